@@ -1,0 +1,47 @@
+"""regard trains, compares and opens up every kind of language model.
+
+The verbs of the command line as functions: `train`, `load`, `evaluate`, `score`, `generate`, `mix`, `export`.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from regard.errors import MachineError, UserError
+    from regard.runs.exporting import export
+    from regard.runs.folder import Run, load
+    from regard.runs.training import train
+    from regard.runs.using import evaluate, generate, mix, score
+
+_HOMES = {
+    "MachineError": "regard.errors",
+    "Run": "regard.runs.folder",
+    "UserError": "regard.errors",
+    "evaluate": "regard.runs.using",
+    "export": "regard.runs.exporting",
+    "generate": "regard.runs.using",
+    "load": "regard.runs.folder",
+    "mix": "regard.runs.using",
+    "score": "regard.runs.using",
+    "train": "regard.runs.training",
+}
+
+__all__ = [
+    "MachineError",
+    "Run",
+    "UserError",
+    "evaluate",
+    "export",
+    "generate",
+    "load",
+    "mix",
+    "score",
+    "train",
+]
+
+
+def __getattr__(name: str) -> Any:
+    """Each verb's module, and torch with it, is imported when the verb is first used."""
+    if name not in _HOMES:
+        raise AttributeError(f"module 'regard' has no attribute {name!r}")
+    return getattr(import_module(_HOMES[name]), name)

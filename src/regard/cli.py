@@ -1,0 +1,85 @@
+"""The command line: the verb is chosen before its module is imported; every mistake is one line and an exit code."""
+
+import errno
+import sys
+from importlib import import_module
+
+from regard.errors import MachineError, UserError
+
+VERBS = {
+    "train": ("regard.commands.train", "train a model on a text"),
+    "evaluate": ("regard.commands.evaluate", "measure a run on a text"),
+    "score": ("regard.commands.score", "every token with its log-probability"),
+    "generate": ("regard.commands.generate", "write text with a run"),
+    "export": ("regard.commands.export", "a run in another form (ARPA)"),
+    "list": ("regard.commands.listing", "families, recipes, lessons, puzzles, benchmarks"),
+}
+
+USER, MACHINE, INTERRUPTED = 2, 1, 130
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run one verb. Exit 0; 2 for the user's mistake; 1 for the machine's (disk, memory, NaN); 130 for Ctrl-C."""
+    arguments = sys.argv[1:] if arguments is None else arguments
+    try:
+        if not arguments or arguments[0] in ("--help", "-h", "help"):
+            print(_help())
+            return 0
+        if arguments[0] == "--version":
+            print(_version())
+            return 0
+        import_module(_module(arguments[0])).main(arguments[1:])
+        sys.stdout.flush()
+        return 0
+    except UserError as error:
+        return _say(str(error), USER)
+    except MachineError as error:
+        return _say(str(error), MACHINE)
+    except KeyboardInterrupt:
+        return _say("stopped", INTERRUPTED)
+    except BrokenPipeError:  # the reader of our output has gone (| head): nothing is wrong
+        sys.stdout = None
+        return 0
+    except MemoryError:
+        return _say(_OUT_OF_MEMORY, MACHINE)
+    except OSError as error:
+        return _say(_disk(error), MACHINE)
+    except RuntimeError as error:
+        if "not enough memory" in str(error) or "out of memory" in str(error):  # torch, on a CPU and on a GPU
+            return _say(_OUT_OF_MEMORY, MACHINE)
+        raise
+
+
+_OUT_OF_MEMORY = "out of memory: lower --order, --context, --width or --batch, or give less text"
+
+
+def _disk(error: OSError) -> str:
+    if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+        return f"the disk is full{f' ({error.filename})' if error.filename else ''}: free some room or write elsewhere with --out"
+    return f"{error.filename or 'the system'}: {error.strerror or error}"
+
+
+def _module(verb: str) -> str:
+    if verb not in VERBS:
+        from difflib import get_close_matches
+
+        near = get_close_matches(verb, VERBS, n=1)
+        hint = f"did you mean {near[0]}? " if near else ""
+        raise UserError(f"regard has no verb {verb!r}; {hint}see regard --help")
+    return VERBS[verb][0]
+
+
+def _help() -> str:
+    verbs = "\n".join(f"  {name:<10} {what}" for name, (_, what) in VERBS.items())
+    return f"usage: regard VERB ...\n\nTrain, compare and open up language models.\n\n{verbs}\n\nregard VERB --help says more."
+
+
+def _version() -> str:
+    from importlib.metadata import version
+
+    return f"regard {version('regard')}"
+
+
+def _say(message: str, code: int) -> int:
+    print(f"regard: {' '.join(message.split())}", file=sys.stderr)
+    return code

@@ -1,0 +1,43 @@
+"""regard evaluate RUN: how well it predicts a text."""
+
+from dataclasses import dataclass
+
+from regard.commands.parsing import RunPath, parse
+from regard.commands.printing import print_json, print_lines
+from regard.errors import UserError
+from regard.runs.folder import load
+from regard.runs.using import evaluate, mix
+
+
+@dataclass(frozen=True, kw_only=True)
+class Evaluate:
+    """Measure a run on a text (docs/measuring.md says how)."""
+
+    run: RunPath
+    text: tuple[str, ...] = ()
+    """The text, all of it. Without it, the run's own test or validation text."""
+    stride: int | None = None
+    """How far windows move on, for models with a bounded context; the context itself means no overlap."""
+    mix: str | None = None
+    """Another run that reads the same tokens: the two are interpolated."""
+    valid: tuple[str, ...] = ()
+    """The text on which the weight of --mix is chosen."""
+    json: bool = False
+    """One JSON object on standard output."""
+
+
+def main(arguments: list[str]) -> None:
+    options = parse(Evaluate, arguments, "evaluate")
+    run, extra = load(options.run), {}
+    if options.mix is not None:
+        if not options.valid:
+            raise UserError("--mix chooses its weight on validation text: say which with --valid FILE")
+        run = mix(run, options.mix, options.valid)
+        extra = {"weight": run.model.weight}
+    elif options.valid:
+        raise UserError("--valid goes with --mix; name the text to measure with --text FILE")
+    result = evaluate(run, options.text, stride=options.stride).to_json() | extra
+    if options.json:
+        print_json(result)
+    else:
+        print_lines({name: value for name, value in result.items() if name != "zero_tokens" or value})

@@ -1,0 +1,57 @@
+"""Options from typed dataclasses, by tyro, with every mistake told in one line."""
+
+import dataclasses
+import io
+import re
+from collections.abc import Mapping
+from contextlib import redirect_stderr
+from difflib import get_close_matches
+from typing import Annotated, TypeVar
+
+import tyro
+
+from regard.errors import UserError
+
+T = TypeVar("T")
+RunPath = Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="RUN", help="A run folder, or an ARPA file.")]
+
+
+def parse(kind: type[T], arguments: list[str], verb: str, elsewhere: Mapping[str, str] | None = None) -> T:
+    """The options as an instance of a dataclass. `elsewhere` says who has an option that this verb lacks."""
+    _known(kind, arguments, verb, elsewhere or {})
+    complaint = io.StringIO()
+    try:
+        with redirect_stderr(complaint):
+            return tyro.cli(kind, args=arguments, prog=f"regard {verb}", config=(tyro.conf.FlagCreatePairsOff,))
+    except SystemExit as stop:
+        if stop.code in (0, None):
+            raise
+        raise UserError(f"{_one_line(complaint.getvalue())}; see regard {verb} --help") from None
+
+
+def option_names(kind: type) -> list[str]:
+    return [f"--{field.name.replace('_', '-')}" for field in dataclasses.fields(kind)]
+
+
+def _known(kind: type, arguments: list[str], verb: str, elsewhere: Mapping[str, str]) -> None:
+    names = [*option_names(kind), "--help", "-h"]
+    for argument in arguments:
+        name = argument.split("=")[0].replace("_", "-")
+        if not name.startswith("--") or name == "--" or name in names:
+            continue
+        if name in elsewhere:
+            raise UserError(f"{name} is not an option of regard {verb}; it belongs to {elsewhere[name]}")
+        near = get_close_matches(name, names, n=1)
+        hint = f"did you mean {near[0]}?" if near else f"see regard {verb} --help"
+        raise UserError(f"regard {verb} has no option {name}; {hint}")
+
+
+def _one_line(box: str) -> str:
+    """The first paragraph of tyro's box, without its frame."""
+    lines = []
+    for line in box.splitlines()[1:]:
+        text = line.strip("│╭╮╰╯ ")
+        if re.fullmatch("─*", text):
+            break
+        lines.append(text)
+    return " ".join(lines).rstrip(".") or "the options cannot be read"

@@ -1,0 +1,21 @@
+"""Tokens to predictions. FAMILIES is the only registry: one line a family, its class imported when it is wanted."""
+
+from importlib import import_module
+
+from regard.errors import UserError
+
+FAMILIES = {
+    "ngram": "regard.models.ngram:Ngram",
+}
+
+
+def family_class(name: str):
+    """The class of a family; an unknown name is the user's mistake, answered with the nearest one."""
+    if name not in FAMILIES:
+        from difflib import get_close_matches
+
+        near = get_close_matches(name, FAMILIES, n=1)
+        hint = f"did you mean {near[0]}? " if near else ""
+        raise UserError(f"unknown family {name!r}; {hint}there are: {', '.join(FAMILIES)}")
+    module, _, attribute = FAMILIES[name].partition(":")
+    return getattr(import_module(module), attribute)

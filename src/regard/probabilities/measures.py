@@ -1,0 +1,107 @@
+"""How well a model predicts a text: every token predicted once, in nats, with the protocol beside the figure (docs/measuring.md).
+
+Shape legend: B rows, T positions, N tokens of the text.
+"""
+
+import math
+import time
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from regard.errors import UserError
+from regard.models.contract import LanguageModel
+from regard.tokens.batches import batches, overlapping, read_rows, whole_documents
+from regard.tokens.contract import Encoded, Tokenizer
+
+BUDGET = 1 << 16  # tokens read at a time
+SEGMENT = 1 << 12  # positions of a row read at a time, the state carried on
+
+
+@dataclass(frozen=True)
+class Protocol:
+    """How a text was measured. Figures with different protocols are not ranked together."""
+
+    tokens: str
+    document: str
+    context: int | None  # None: the state is carried through the whole document
+    stride: int | None
+
+
+@dataclass(frozen=True)
+class Measure:
+    loss: float | None  # nats a predicted token; None where a token has no probability at all
+    perplexity: float | None
+    bits_per_byte: float | None
+    tokens: int
+    bytes: int
+    unknown_tokens: int
+    zero_tokens: int  # tokens whose probability is zero (maximum likelihood)
+    tokens_per_second: float
+    protocol: Protocol
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def scores(model: LanguageModel, text: Encoded, stride: int | None = None) -> Iterator[tuple[Tensor, Tensor]]:
+    """(places, nll) of the text's tokens, batch by batch; every token comes once."""
+    context = model.context
+    if stride is not None and (context is None or not 1 <= stride <= context):
+        raise UserError("--stride is for models with a bounded context, and lies between 1 and that context")
+    windows = whole_documents(text) if context is None else overlapping(text, context, stride or context)
+    device = next(iter(model.tensors().values())).device
+    with torch.inference_mode():
+        for batch in batches(windows, BUDGET):
+            state = None
+            for rows in read_rows(text, batch, model.start, model.padding, context or SEGMENT):
+                prediction, state = model(rows.tokens_BT.to(device), state)
+                nll_BT = prediction.nll(rows.targets_BT.to(device)).cpu()
+                scored_BT = rows.places_BT >= 0
+                yield rows.places_BT[scored_BT], nll_BT[scored_BT]
+
+
+def token_losses(model: LanguageModel, text: Encoded, stride: int | None = None) -> Tensor:
+    """(N): -log P of every token of the text, in its order."""
+    nll_N = torch.empty(len(text), dtype=torch.float64)
+    for places, nll in scores(model, text, stride):
+        nll_N[places] = nll.double()
+    return nll_N
+
+
+def measure(model: LanguageModel, tokenizer: Tokenizer, texts: list[str], stride: int | None = None) -> Measure:
+    """Measure all of the texts, from characters to figures."""
+    began = time.perf_counter()
+    encoded = tokenizer.encode_texts(texts)
+    return summarise(model, tokenizer, encoded, token_losses(model, encoded, stride), began, stride)
+
+
+def best_weight(first_N: Tensor, second_N: Tensor, rounds: int = 100) -> float:
+    """The weight of the first of two models that makes a text most probable: expectation maximisation, convex, from one half."""
+    weight = 0.5
+    first_N, second_N = (-first_N).exp(), (-second_N).exp()
+    seen_N = (first_N + second_N) > 0
+    for _ in range(rounds):
+        share_N = weight * first_N / (weight * first_N + (1 - weight) * second_N)
+        weight = float(share_N[seen_N].mean())
+    return weight
+
+
+def summarise(model: LanguageModel, tokenizer: Tokenizer, text: Encoded, nll_N: Tensor, began: float, stride: int | None = None) -> Measure:
+    total = float(nll_N.sum())
+    finite = math.isfinite(total)
+    loss = total / len(text)
+    return Measure(
+        loss=loss if finite else None,
+        perplexity=math.exp(loss) if finite and loss < 700 else None,
+        bits_per_byte=total / (math.log(2) * text.bytes) if finite else None,
+        tokens=len(text),
+        bytes=text.bytes,
+        unknown_tokens=text.unknown,
+        zero_tokens=int(nll_N.isinf().sum()),
+        tokens_per_second=len(text) / (time.perf_counter() - began),
+        protocol=Protocol(tokenizer.kind, tokenizer.document, model.context, (stride or model.context) if model.context else None),
+    )

@@ -1,0 +1,156 @@
+"""A run is a folder: config.json, model.safetensors, tokenizer.json. Nothing is ever unpickled.
+
+It is written beside its place and renamed into it, so a kill at any moment leaves the last good one. config.json holds the hashes of
+the other files, so a damaged run is told from a whole one.
+"""
+
+import dataclasses
+import hashlib
+import json
+import os
+import platform
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
+
+from regard.errors import MachineError, UserError
+from regard.models import FAMILIES, arpa, family_class
+from regard.models.contract import LanguageModel
+from regard.tokens.choose import tokenizer_from_json
+from regard.tokens.contract import Tokenizer
+
+FORMAT = 1
+CONFIG, MODEL, TOKENIZER = "config.json", "model.safetensors", "tokenizer.json"
+
+
+@dataclass(frozen=True)
+class Run:
+    """A model, the tokenizer it reads with, and what is known of how it came to be."""
+
+    model: LanguageModel
+    tokenizer: Tokenizer
+    config: dict[str, Any]
+    folder: Path | None = None
+
+
+def describe(model: LanguageModel, texts: dict[str, list[dict[str, Any]]], **more: Any) -> dict[str, Any]:
+    """What config.json says of a run, but for the hashes of its files."""
+    return {
+        "format": FORMAT,
+        "family": model.family,
+        "vocabulary_size": model.vocabulary_size,
+        "model": dataclasses.asdict(model.config),
+        "texts": texts,
+        "versions": {"regard": _version(), "torch": torch.__version__, "python": platform.python_version()},
+        **more,
+    }
+
+
+def check_free(out: Path) -> None:
+    """An output folder must be new or empty: nothing is ever written over."""
+    if (out / CONFIG).exists():
+        raise UserError(f"{out}: holds another run; choose another --out or remove that folder")
+    if out.exists() and (not out.is_dir() or any(out.iterdir())):
+        raise UserError(f"{out}: is not an empty folder; choose another --out")
+
+
+def next_free(family: str, parent: Path = Path("runs")) -> Path:
+    """runs/ngram, runs/ngram-2, and so on."""
+    number = 1
+    while (out := parent / (family if number == 1 else f"{family}-{number}")).exists():
+        number += 1
+    return out
+
+
+def save(run: Run, out: Path) -> Run:
+    check_free(out)
+    with _renamed_into(out) as folder:
+        write_tensors(run.model.tensors(), folder / MODEL)
+        (folder / TOKENIZER).write_text(json.dumps(run.tokenizer.to_json(), ensure_ascii=False))
+        hashes = {name: file_hash(folder / name) for name in (MODEL, TOKENIZER)}
+        (folder / CONFIG).write_text(json.dumps({**run.config, "files": hashes}, indent=2, ensure_ascii=False))
+    return dataclasses.replace(run, folder=out)
+
+
+def write_tensors(tensors: dict[str, torch.Tensor], path: Path) -> None:
+    try:
+        save_file({name: tensor.contiguous() for name, tensor in tensors.items()}, path)
+    except SafetensorError as error:
+        raise MachineError(f"{path.name} could not be written ({error}): free some room or write elsewhere with --out") from None
+
+
+@contextmanager
+def _renamed_into(out: Path) -> Iterator[Path]:
+    out.parent.mkdir(parents=True, exist_ok=True)
+    folder = out.parent / f".{out.name}.{os.getpid()}.tmp"
+    folder.mkdir()
+    try:
+        yield folder
+        try:
+            os.rename(folder, out)  # an empty folder is replaced; a filled one refuses
+        except OSError:
+            check_free(out)
+            raise
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def load(path: str | Path) -> Run:
+    """Open a run folder, or an ARPA file as an n-gram run. The weights are memory-mapped, not copied.
+
+    >>> run = regard.load("runs/ngram")  # doctest: +SKIP
+    """
+    folder = Path(path)
+    if not folder.exists():
+        raise UserError(f"{folder}: no such run; regard train makes one")
+    if arpa.is_arpa(folder) and folder.is_file():
+        model, tokenizer = arpa.read(folder)
+        return Run(model.eval(), tokenizer, describe(model, {"train": [], "valid": [], "test": []}, arpa=folder.name))
+    if not (folder / CONFIG).is_file():
+        raise UserError(f"{folder}: not a run ({CONFIG} is missing); give the folder that regard train wrote")
+    try:
+        config = json.loads((folder / CONFIG).read_text())
+        form, hashes = config["format"], config["files"]
+    except (ValueError, KeyError, TypeError):
+        raise UserError(f"{folder}: {CONFIG} is damaged; train the run again") from None
+    if form != FORMAT:
+        raise UserError(f"{folder}: written in format {form}, this regard reads format {FORMAT}; train the run again")
+    if config.get("family") not in FAMILIES:
+        raise UserError(f"{folder}: of the family {config.get('family')!r}, which this regard does not have")
+    for name, expected in hashes.items():
+        if not (folder / name).is_file():
+            raise UserError(f"{folder}: half written ({name} is missing); train the run again")
+        if file_hash(folder / name) != expected:
+            raise UserError(f"{folder}: {name} was changed after it was saved; train the run again")
+    return Run(*_open(folder, config), config, folder)
+
+
+def _open(folder: Path, config: dict[str, Any]) -> tuple[LanguageModel, Tokenizer]:
+    try:
+        tokenizer = tokenizer_from_json(json.loads((folder / TOKENIZER).read_text()))
+        family = family_class(config["family"])
+        options = {name: tuple(value) if isinstance(value, list) else value for name, value in config["model"].items()}
+        model = family(config["vocabulary_size"], family.Config(**options))
+        model.assign(load_file(folder / MODEL))
+    except (ValueError, KeyError, TypeError, RuntimeError, SafetensorError) as error:
+        reason = str(error).splitlines()[0]
+        raise UserError(f"{folder}: {CONFIG} does not fit the files beside it ({reason}); train the run again") from None
+    return model.eval(), tokenizer
+
+
+def file_hash(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _version() -> str:
+    from importlib.metadata import version
+
+    return version("regard")

@@ -1,0 +1,117 @@
+"""What a finished run does: it is measured, it scores a text token by token, it writes."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import torch
+
+from regard.errors import UserError
+from regard.models.mixing import Interpolation
+from regard.models.ngram import Link, Ngram
+from regard.probabilities import decoding, measures
+from regard.probabilities.decoding import Sampling
+from regard.probabilities.measures import Measure
+from regard.runs.folder import Run, load
+from regard.text.files import Source, read
+
+
+def evaluate(run: Run | str | Path, text: str | Sequence[str] = (), *, stride: int | None = None) -> Measure:
+    """Measure all of a text: loss, perplexity, bits per byte (docs/measuring.md). Without a text, the run's own test or validation text.
+
+    >>> regard.evaluate("runs/ngram", text="other.txt").perplexity  # doctest: +SKIP
+    """
+    run = _opened(run)
+    sources = read([text] if isinstance(text, str) else text) or own_text(run)
+    return measures.measure(run.model, run.tokenizer, [source.text for source in sources], stride)
+
+
+def own_text(run: Run) -> list[Source]:
+    """The test or validation text that a run was given when it was trained."""
+    records = run.config["texts"]["test"] or run.config["texts"]["valid"]
+    if not records:
+        raise UserError("this run was trained without --valid or --test; say which text: --text FILE")
+    sources = read([record["name"] for record in records])
+    for source, record in zip(sources, records, strict=True):
+        if source.sha256 != record["sha256"]:
+            raise UserError(f"{source.name}: has changed since the run was trained; name the text yourself: --text FILE")
+    return sources
+
+
+@dataclass(frozen=True)
+class ScoredToken:
+    token: str
+    log_prob: float
+    chain: list[Link] | None = None
+
+
+def score(run: Run | str | Path, text: str | Sequence[str] = (), *, explain: bool = False) -> Iterator[list[ScoredToken]]:
+    """Every token with its natural-log probability, a document at a time. `explain` adds the back-off chain of an n-gram model.
+
+    >>> for document in regard.score("runs/ngram", text="other.txt"):  # doctest: +SKIP
+    ...     print(document[0].token, document[0].log_prob)
+    """
+    run = _opened(run)
+    model, tokenizer = run.model, run.tokenizer
+    if explain and not isinstance(model, Ngram):
+        raise UserError(f"--explain is for ngram runs; this one is of the family {model.family}")
+    for source in read([text] if isinstance(text, str) else text) or own_text(run):
+        encoded = tokenizer.encode(source.text)
+        losses = measures.token_losses(model, encoded)
+        for first, last in zip(encoded.starts_D.tolist(), encoded.ends_D.tolist(), strict=True):
+            ids = encoded.ids_N[first:last].tolist()
+            scored = [ScoredToken(tokenizer.name(i), -x) for i, x in zip(ids, losses[first:last].tolist(), strict=True)]
+            if explain:
+                assert isinstance(model, Ngram)
+                read_so_far = [tokenizer.start, *ids]
+                scored = [
+                    replace(one, chain=model.explain(read_so_far[max(0, place + 1 - model.order) : place + 1], ids[place]))
+                    for place, one in enumerate(scored)
+                ]
+            yield scored
+
+
+def generate(
+    run: Run | str | Path, prompt: str = "", *, length: int = 200, count: int = 1, seed: int = 1,
+    temperature: float = 1.0, top_k: int | None = None, top_p: float | None = None,
+) -> list[str]:  # fmt: skip
+    """Texts that go on from a prompt.
+
+    >>> regard.generate("runs/ngram", prompt="The", length=20)  # doctest: +SKIP
+    """
+    opened = _opened(run)
+    sampling = Sampling(temperature=temperature, top_k=top_k, top_p=top_p)
+    texts = [""] * count
+    for pieces in stream(opened, prompt, length, count, seed, sampling):
+        texts = [text + piece for text, piece in zip(texts, pieces, strict=True)]
+    return texts
+
+
+def stream(run: Run, prompt: str, length: int, count: int, seed: int, sampling: Sampling) -> Iterator[list[str]]:
+    """`count` texts at once, piece by piece as they are written."""
+    if length < 1 or count < 1:
+        raise UserError("--length and --count must be 1 or more")
+    tokenizer, model = run.tokenizer, run.model
+    ids = [tokenizer.start, *tokenizer.prompt(prompt)]
+    generator = torch.Generator().manual_seed(seed)
+    decoders = [tokenizer.decoder(ids[-1]) for _ in range(count)]
+    for token_B in decoding.generate(model, [ids] * count, length, tokenizer.end, sampling, generator):
+        yield ["" if token == decoding.ENDED else decode(token) for decode, token in zip(decoders, token_B.tolist(), strict=True)]
+
+
+def mix(first: Run | str | Path, second: Run | str | Path, valid: str | Sequence[str]) -> Run:
+    """Two runs as one: P = weight x P_first + (1 - weight) x P_second, the weight chosen on a validation text.
+
+    >>> both = regard.mix("runs/ngram", "runs/ngram-2", valid="valid.txt")  # doctest: +SKIP
+    """
+    one, two = _opened(first), _opened(second)
+    if one.tokenizer.to_json() != two.tokenizer.to_json():
+        raise UserError("two runs can be mixed only when they read the same tokens; train them on the same text with the same --tokens")
+    text = one.tokenizer.encode_texts([source.text for source in read([valid] if isinstance(valid, str) else valid)])
+    weight = measures.best_weight(measures.token_losses(one.model, text), measures.token_losses(two.model, text))
+    model = Interpolation(one.model, two.model, weight)
+    return Run(model.eval(), one.tokenizer, {**one.config, "family": model.family})
+
+
+def _opened(run: Run | str | Path) -> Run:
+    return run if isinstance(run, Run) else load(run)

@@ -1,0 +1,36 @@
+"""A text is cut into documents; no context ever crosses a document's end."""
+
+import itertools
+import re
+from typing import Literal
+
+Document = Literal["file", "line", "blank"]
+
+BLANK_LINES = re.compile(r"\n(?:[ \t\r\f\v]*\n)+")
+
+
+def split(text: str, document: Document) -> list[str]:
+    """Cut a text so that nothing is lost: the pieces joined are the text.
+
+    The one exception is "line": the newline is left out, because the document's end stands for it.
+
+    >>> split("a b\\n\\nc\\n", "line")
+    ['a b', '', 'c']
+    >>> split("a b\\n\\nc\\n", "blank")
+    ['a b\\n\\n', 'c\\n']
+    """
+    if document == "file":
+        return [text]
+    if document == "line":
+        lines = text.split("\n")
+        return lines if lines[-1] else lines[:-1]
+    cuts = [0, *(match.end() for match in BLANK_LINES.finditer(text)), len(text)]
+    return [text[a:b] for a, b in itertools.pairwise(cuts) if a < b]
+
+
+def hold_out(text: str, share: float = 0.1) -> tuple[str, str]:
+    """The first part for training and the last `share` for validation, cut at the end of a line where there is one."""
+    cut = int(len(text) * (1 - share))
+    newline = text.find("\n", cut)
+    cut = newline + 1 if 0 <= newline < len(text) - 1 else cut
+    return text[:cut], text[cut:]

@@ -1,0 +1,95 @@
+"""Text from files, folders, globs, gzip and standard input: strict UTF-8, newlines kept as they are."""
+
+import glob
+import gzip
+import hashlib
+import sys
+import zlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+from regard.errors import UserError
+
+
+@dataclass(frozen=True)
+class Source:
+    """One text and the name it came from."""
+
+    name: str
+    text: str
+
+    @cached_property
+    def utf8(self) -> bytes:
+        return self.text.encode()
+
+    @cached_property
+    def sha256(self) -> str:
+        return hashlib.sha256(self.utf8).hexdigest()
+
+    def record(self) -> dict[str, object]:
+        """What a run remembers of a text it has read."""
+        return {"name": self.name, "bytes": len(self.utf8), "sha256": self.sha256}
+
+
+def read(paths: Sequence[str]) -> list[Source]:
+    """Every file behind the paths, in a stable order.
+
+    >>> [source.name for source in read(["README.md"])]  # doctest: +SKIP
+    ['README.md']
+    """
+    return [read_file(name) for path in paths for name in _expand(path)]
+
+
+def read_file(name: str) -> Source:
+    return Source(name, decode(_bytes(name), name))
+
+
+def decode(data: bytes, name: str) -> str:
+    """UTF-8 or an error that names the file, the byte and a remedy."""
+    if not data:
+        raise UserError(f"{name}: the file is empty; give a text with something in it")
+    zero = data.find(b"\0")
+    if zero >= 0:
+        raise UserError(f"{name}: a binary file (byte {zero} is zero); give plain UTF-8 text")
+    try:
+        return data.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise UserError(
+            f"{name}: byte {error.start} (0x{data[error.start]:02x}) is not UTF-8; "
+            f"convert it first, for example: iconv -f latin1 -t utf-8 {name}"
+        ) from None
+
+
+def _expand(path: str) -> list[str]:
+    if path == "-":
+        return [path]
+    if Path(path).is_dir():
+        names = sorted(
+            str(file)
+            for file in Path(path).rglob("*")
+            if file.is_file() and not any(part.startswith(".") for part in file.relative_to(path).parts)
+        )
+        if not names:
+            raise UserError(f"{path}: the folder holds no files")
+        return names
+    if Path(path).exists():
+        return [path]
+    names = sorted(name for name in glob.glob(path, recursive=True) if Path(name).is_file())
+    if not names:
+        kind = "no file matches" if glob.has_magic(path) else "no such file"
+        raise UserError(f"{path}: {kind}; give a file, a folder, a glob or - for standard input")
+    return names
+
+
+def _bytes(name: str) -> bytes:
+    try:
+        if name == "-":
+            return sys.stdin.buffer.read()
+        data = Path(name).read_bytes()
+        return gzip.decompress(data) if name.endswith(".gz") else data
+    except (gzip.BadGzipFile, EOFError, zlib.error) as error:
+        raise UserError(f"{name}: not a whole gzip file ({error}); make it again with gzip") from None
+    except OSError as error:
+        raise UserError(f"{name}: cannot be read ({error.strerror})") from None

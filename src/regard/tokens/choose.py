@@ -1,0 +1,72 @@
+"""Which tokenizer: from options and a training text, or from a run's tokenizer.json."""
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from regard.errors import UserError
+from regard.text.documents import Document, split
+from regard.text.files import read_file
+from regard.tokens.characters import CharacterTokenizer
+from regard.tokens.contract import Encoded, Tokenizer
+from regard.tokens.raw_bytes import ByteTokenizer
+from regard.tokens.subwords import SubwordTokenizer
+from regard.tokens.words import WordTokenizer
+
+Kind = Literal["char", "word", "byte", "bpe"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class TokenOptions:
+    tokens: Kind = "word"
+    """What a token is."""
+    document: Document = "file"
+    """What a document is; a context never crosses its end."""
+    cutoff: int = 1
+    """Words seen fewer times than this become <unk> (word)."""
+    vocabulary: str | None = None
+    """A file with the words to know, instead of those of the text (word)."""
+    bpe_size: int = 1024
+    """How many tokens byte-pair encoding may have (bpe)."""
+
+
+def train_tokenizer(texts: list[str], options: TokenOptions) -> tuple[Tokenizer, Encoded]:
+    """A tokenizer for the texts, and the texts encoded by it."""
+    if options.cutoff < 1:
+        raise UserError("--cutoff must be 1 or more")
+    if options.tokens != "word" and (options.cutoff != 1 or options.vocabulary is not None):
+        raise UserError("--cutoff and --vocabulary are options of --tokens word")
+    if options.tokens == "word" and options.vocabulary is None:
+        documents = [document for text in texts for document in split(text, options.document)]
+        tokenizer, ids, ends = WordTokenizer.train(documents, options.document, options.cutoff)
+        return tokenizer, tokenizer.encoded(ids, ends, sum(len(text.encode()) for text in texts))
+    chosen = _train_others(texts, options)
+    return chosen, chosen.encode_texts(texts)
+
+
+def _train_others(texts: list[str], options: TokenOptions) -> Tokenizer:
+    match options.tokens:
+        case "char":
+            return CharacterTokenizer.train(texts, options.document)
+        case "byte":
+            return ByteTokenizer(options.document)
+        case "bpe":
+            if options.bpe_size < 257:
+                raise UserError("--bpe-size must be 257 or more: 256 bytes and an end")
+            return SubwordTokenizer.train(texts, options.document, options.bpe_size)
+        case "word":
+            assert options.vocabulary is not None
+            return WordTokenizer(dict.fromkeys(read_file(options.vocabulary).utf8.split()), options.document)
+
+
+def tokenizer_from_json(data: dict[str, Any]) -> Tokenizer:
+    match data["kind"]:
+        case "char":
+            return CharacterTokenizer(data["characters"], data["document"])
+        case "byte":
+            return ByteTokenizer(data["document"])
+        case "bpe":
+            return SubwordTokenizer.from_json(data)
+        case "word":
+            return WordTokenizer((word.encode() for word in data["words"]), data["document"])
+        case other:
+            raise ValueError(f"no tokenizer is called {other!r}")

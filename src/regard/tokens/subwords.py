@@ -1,0 +1,65 @@
+"""Byte-pair encoding at byte level, trained on the text by the `tokenizers` library. Nothing is ever unknown."""
+
+import json
+from functools import cached_property
+from typing import Any, final
+
+import numpy as np
+from tokenizers import Tokenizer as Library
+from tokenizers import decoders, models, pre_tokenizers, trainers
+
+from regard.text.documents import Document
+from regard.tokens.contract import Tokenizer, with_ends
+
+
+@final
+class SubwordTokenizer(Tokenizer):
+    kind = "bpe"
+    unknown = None
+
+    def __init__(self, library: Library, document: Document):
+        self.document = document
+        self._library = library
+        self.end = library.get_vocab_size()  # behind the library's own ids
+        self.size = self.end + 1
+
+    @classmethod
+    def train(cls, texts: list[str], document: Document, size: int) -> "SubwordTokenizer":
+        library = Library(models.BPE())
+        library.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+        library.decoder = decoders.ByteLevel()
+        trainer = trainers.BpeTrainer(
+            vocab_size=size - 1,  # one is the end
+            initial_alphabet=sorted(pre_tokenizers.ByteLevel.alphabet()),
+            show_progress=False,
+        )
+        library.train_from_iterator((line for text in texts for line in text.splitlines(keepends=True)), trainer)
+        return cls(library, document)
+
+    @classmethod
+    def from_json(cls, data: dict[str, Any]) -> "SubwordTokenizer":
+        return cls(Library.from_str(json.dumps(data["bpe"])), data["document"])
+
+    def encode_documents(self, documents: list[str]) -> tuple[np.ndarray, np.ndarray]:
+        encoded = [np.array(one.ids, dtype=np.int32) for one in self._library.encode_batch_fast(documents)]
+        lengths = np.fromiter(map(len, encoded), dtype=np.int64, count=len(encoded))
+        return with_ends(np.concatenate(encoded), lengths, self.end)
+
+    @cached_property
+    def _bytes(self) -> list[bytes]:
+        letters = _byte_of_letter()
+        names = [str(self._library.id_to_token(token)) for token in range(self.end)]
+        return [bytes(letters[letter] for letter in name) for name in names]
+
+    def token_bytes(self, token: int, previous: int | None) -> bytes:
+        return self.end_bytes if token == self.end else self._bytes[token]
+
+    def to_json(self) -> dict[str, Any]:
+        return {"kind": self.kind, "document": self.document, "bpe": json.loads(self._library.to_str())}
+
+
+def _byte_of_letter() -> dict[str, int]:
+    """GPT-2's letters for bytes: printable bytes stand for themselves, the others for letters from 256 on."""
+    plain = [*range(ord("!"), ord("~") + 1), *range(ord("¡"), ord("¬") + 1), *range(ord("®"), ord("ÿ") + 1)]
+    others = [byte for byte in range(256) if byte not in plain]
+    return {chr(byte): byte for byte in plain} | {chr(256 + place): byte for place, byte in enumerate(others)}

@@ -1,0 +1,44 @@
+"""One line a family: how the laws make a small model of it. Every family in FAMILIES must stand here (a test says so)."""
+
+from collections.abc import Callable
+
+import torch
+from toy import Toy
+
+from regard.models.contract import LanguageModel
+from regard.models.ngram import Ngram
+from regard.tokens.contract import Encoded
+
+V = 11  # distinct primes: no transposed axis can pass unseen
+
+
+def counted(**options) -> Callable[[], LanguageModel]:
+    def make() -> LanguageModel:
+        generator = torch.Generator().manual_seed(5)
+        ids = torch.randint(1, V, (211,), generator=generator, dtype=torch.int32)
+        ids[torch.arange(12, 211, 13)] = 0
+        ids[-1] = 0
+        model = Ngram(V, Ngram.Config(**options))
+        model.fit(Encoded(ids, (ids == 0).nonzero().squeeze(1) + 1, bytes=422, unknown=0), lambda model: None)
+        return model
+
+    return make
+
+
+def trained(kind: type[LanguageModel], **options) -> Callable[[], LanguageModel]:
+    def make() -> LanguageModel:
+        torch.manual_seed(7)
+        return kind(V, kind.Config(**options)).eval()
+
+    return make
+
+
+MODELS: dict[str, Callable[[], LanguageModel]] = {
+    "ngram-1": counted(order=1),
+    "ngram-2-add-k": counted(order=2, smoothing="add-k", k=0.5),
+    "ngram-3-maximum-likelihood": counted(order=3, smoothing="maximum-likelihood"),
+    "ngram-3-kneser-ney": counted(order=3, smoothing="kneser-ney"),
+    "ngram-4-pruned": counted(order=4, prune=(0, 0, 1)),
+    "ngram-5": counted(order=5),
+    "toy": trained(Toy),
+}

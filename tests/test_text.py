@@ -1,0 +1,79 @@
+import gzip
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from regard.errors import UserError
+from regard.text.builtin import topics
+from regard.text.documents import hold_out, split
+from regard.text.files import read
+
+
+def test_files_folders_globs_and_gzip(tmp_path):
+    (tmp_path / "inner").mkdir()
+    (tmp_path / "b.txt").write_bytes("été\r\n".encode())
+    (tmp_path / "inner" / "a.txt").write_text("one\n")
+    (tmp_path / "c.txt.gz").write_bytes(gzip.compress(b"zipped"))
+    (tmp_path / ".hidden").write_bytes(b"\xff")
+    texts = {source.name.removeprefix(f"{tmp_path}/"): source.text for source in read([str(tmp_path)])}
+    assert texts == {"b.txt": "été\r\n", "c.txt.gz": "zipped", "inner/a.txt": "one\n"}  # newlines as they are
+    assert [source.text for source in read([f"{tmp_path}/*.txt", f"{tmp_path}/inner"])] == ["été\r\n", "one\n"]
+
+
+@pytest.mark.parametrize(
+    ("name", "data", "words"),
+    [
+        ("empty.txt", b"", "is empty"),
+        ("binary.bin", b"ab\0cd", "byte 2 is zero"),
+        ("latin.txt", "caf\xe9".encode("latin1"), "byte 3 (0xe9) is not UTF-8; convert it first, for example: iconv"),
+        ("broken.gz", b"no gzip", "not a whole gzip file"),
+        ("cut.gz", gzip.compress(b"some words" * 99)[:-9], "not a whole gzip file"),
+    ],
+)
+def test_bad_files_are_named_with_a_remedy(tmp_path, name: str, data: bytes, words: str):
+    (tmp_path / name).write_bytes(data)
+    with pytest.raises(UserError, match=name) as error:
+        read([str(tmp_path / name)])
+    assert words in str(error.value)
+
+
+def test_missing_paths(tmp_path):
+    with pytest.raises(UserError, match="no such file"):
+        read([str(tmp_path / "none.txt")])
+    with pytest.raises(UserError, match="no file matches"):
+        read([str(tmp_path / "*.none")])
+    with pytest.raises(UserError, match="holds no files"):
+        read([str(tmp_path)])
+
+
+def test_the_built_in_text_is_half_a_megabyte_of_english():
+    source = topics()
+    assert 400_000 < len(source.text) < 1_000_000
+    assert "The standard comparisons" in source.text or "assert" in source.text
+    assert source.record()["sha256"] == topics().sha256
+
+
+@given(st.text(alphabet="ab \n\t\r", max_size=40))
+def test_documents_lose_nothing(text: str):
+    assert "".join(split(text, "blank")) == text
+    assert split(text, "file") == [text]
+    lines = split(text, "line")
+    assert "".join(line + "\n" for line in lines) == (text if text.endswith("\n") or not text else text + "\n")
+
+
+def test_an_empty_line_is_an_empty_document():
+    assert split("a\n\n\nb", "line") == ["a", "", "", "b"]
+    assert split("\n", "line") == [""]
+
+
+def test_blank_lines_end_a_document_and_belong_to_it():
+    assert split("a\nb\n \t\n\nc\n", "blank") == ["a\nb\n \t\n\n", "c\n"]
+
+
+def test_held_out_text_is_the_end_cut_at_a_line():
+    text = "".join(f"line {number}\n" for number in range(100))
+    first, last = hold_out(text)
+    assert first + last == text
+    assert last.startswith("line 9")
+    assert 0.08 < len(last) / len(text) <= 0.1

@@ -1,0 +1,52 @@
+"""The shape of the package: imports point one way, and every reader's first look is right."""
+
+import ast
+import re
+from pathlib import Path
+
+ROOT = Path(__file__).parent.parent
+PACKAGE = ROOT / "src" / "regard"
+ORDER = ["errors", "text", "tokens", "parts", "models", "probabilities", "inside", "runs", "lessons", "lab", "commands", "cli"]
+
+
+def modules():
+    for path in PACKAGE.rglob("*.py"):
+        room = path.relative_to(PACKAGE).parts[0].removesuffix(".py")
+        if room not in ("__init__", "__main__"):
+            yield path, room, ast.parse(path.read_text())
+
+
+def imported(tree: ast.AST):
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and node.module:
+            yield node.module
+        elif isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+
+
+def test_imports_point_one_way():
+    for path, room, tree in modules():
+        for name in imported(tree):
+            if name.startswith("regard."):
+                assert ORDER.index(name.split(".")[1]) <= ORDER.index(room), f"{path} imports {name}"
+
+
+def test_nothing_below_the_command_line_imports_tyro_or_rich():
+    for path, room, tree in modules():
+        if room not in ("commands", "cli"):
+            assert not {name.split(".")[0] for name in imported(tree)} & {"tyro", "rich"}, path
+
+
+def test_files_and_functions_stay_small():
+    for path, _, tree in modules():
+        assert path.read_text().count("\n") <= 400, path
+        for node in ast.walk(tree):
+            if isinstance(node, ast.FunctionDef):
+                assert (node.end_lineno or 0) - node.lineno < 60, f"{path}: {node.name}"
+
+
+def test_the_readme_shows_every_file_of_the_package():
+    readme = (ROOT / "README.md").read_text()
+    for path in PACKAGE.rglob("*.py"):
+        if path.name not in ("__init__.py", "__main__.py"):
+            assert re.search(rf"\b{re.escape(path.name)}\b", readme), f"{path.name} is not in the README's tree"

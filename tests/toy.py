@@ -1,0 +1,65 @@
+"""A hostile toy that keeps the contract: recurrent, attending over its strictly earlier states, copying its earlier tokens.
+
+It is written position by position, in the plainest way, with padding anywhere in a row; so the contract is proved on a model as unlike
+an n-gram as can be.
+
+Shape legend: B rows, T positions, S positions remembered, D width.
+"""
+
+from dataclasses import dataclass
+from typing import Any, final
+
+import torch
+from torch import Tensor, nn
+
+from regard.models.contract import LanguageModel, Prediction, State
+from regard.models.predictions import CopyPrediction, SoftmaxPrediction
+
+
+@dataclass(frozen=True)
+class ToyState(State):
+    hidden_BD: Tensor
+    past_BSD: Tensor
+    tokens_BS: Tensor  # what stood at each remembered position; padding where nothing did
+
+
+@final
+class Toy(LanguageModel):
+    family = "toy"
+
+    @dataclass(frozen=True, kw_only=True)
+    class Config:
+        width: int = 7
+
+    def __init__(self, vocabulary_size: int, config: Config):
+        super().__init__(vocabulary_size, config)
+        width = config.width
+        self.embedding = nn.Embedding(vocabulary_size + 2, width)
+        self.cell = nn.GRUCell(width, width)
+        self.gate = nn.Linear(width, 1)
+        self.readout = nn.Linear(2 * width, vocabulary_size)
+
+    def forward(self, tokens_BT: Tensor, state: ToyState | None = None, look: Any = None) -> tuple[Prediction, ToyState]:
+        rows, width = len(tokens_BT), self.config.width
+        if state is None:
+            empty = self.readout.weight.new_zeros
+            state = ToyState(tokens_BT.new_zeros(rows), empty(rows, width), empty(rows, 0, width), tokens_BT.new_zeros(rows, 0))
+        hidden_BD, past_BSD, tokens_BS = state.hidden_BD, state.past_BSD, state.tokens_BS
+        embedded_BTD = self.embedding(tokens_BT)
+        features, gates, weights = [], [], []
+        length = past_BSD.shape[1] + tokens_BT.shape[1]
+        for t in range(tokens_BT.shape[1]):
+            real_B1 = (tokens_BT[:, t] != self.padding).unsqueeze(1)
+            hidden_BD = torch.where(real_B1, self.cell(embedded_BTD[:, t], hidden_BD), hidden_BD)
+            weight_BS = torch.where(tokens_BS != self.padding, torch.einsum("bd,bsd->bs", hidden_BD, past_BSD).exp(), 0.0)
+            weight_BS = weight_BS / weight_BS.sum(1, keepdim=True).clamp(min=1e-30)
+            features.append(torch.cat([hidden_BD, torch.einsum("bs,bsd->bd", weight_BS, past_BSD)], 1))
+            gates.append(self.gate(hidden_BD).sigmoid())
+            weights.append(nn.functional.pad(weight_BS, (0, length - weight_BS.shape[1])))
+            past_BSD = torch.cat([past_BSD, hidden_BD.unsqueeze(1)], 1)
+            tokens_BS = torch.cat([tokens_BS, tokens_BT[:, t : t + 1]], 1)
+        position_B = state.position_B + (tokens_BT != self.padding).sum(1)
+        softmax = SoftmaxPrediction(torch.stack(features, 1), self.readout.weight, self.readout.bias)
+        copied_BTS = torch.stack(weights, 1) * torch.stack(gates, 1)
+        prediction = CopyPrediction(softmax, copied_BTS, tokens_BS, self.vocabulary_size)
+        return prediction, ToyState(position_B, hidden_BD, past_BSD, tokens_BS)
