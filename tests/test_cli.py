@@ -229,7 +229,8 @@ def test_a_reader_that_goes_away_is_no_error(run: Path):
 
 
 def test_help_is_quick_and_loads_nothing_heavy():
-    code = "import sys; from regard import cli; cli.main(['--help']); print([m for m in ('torch', 'numpy', 'tyro', 'rich') if m in sys.modules])"
+    heavy = ("torch", "numpy", "tyro", "rich")
+    code = f"import sys; from regard import cli; cli.main(['--help']); print([m for m in {heavy} if m in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env={**os.environ, "PYTHONPATH": "src"})
     assert done.stdout.splitlines()[-1] == "[]"
 

@@ -98,6 +98,7 @@ class LanguageModel(nn.Module, ABC):
     family: ClassVar[str]
     Config: ClassVar[type]
     context: int | None = None  # the most tokens a state can hold; None: no bound
+    batch_tokens: ClassVar[int] = 1 << 15  # how many tokens a call may read at a time while measuring
 
     def __init__(self, vocabulary_size: int, config: Any):
         super().__init__()

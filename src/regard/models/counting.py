@@ -16,6 +16,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from regard.models.memory import give_back
 from regard.tokens.contract import Encoded
 
 
@@ -46,6 +47,7 @@ def count(text: Encoded, vocabulary_size: int, order: int) -> deque[Counts]:
         many_G = torch.diff(first_G, append=first_G.new_tensor([len(key_M)]))
         tables.append(Counts(key_M[first_G], many_G, node_N[end_M[first_G]]))
         del key_M, first_G, many_G
+        give_back()
         node_N = torch.full_like(word_N, -1)
         node_N[end_M] = torch.cumsum(new_M, 0, dtype=torch.int32).sub_(1)
     return tables

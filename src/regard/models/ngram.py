@@ -15,7 +15,6 @@ from torch import Tensor
 from regard.errors import UserError
 from regard.models import counting, smoothing
 from regard.models.contract import LanguageModel, Prediction, State
-from regard.models.memory import returned_at_once
 from regard.tokens.contract import Encoded
 
 
@@ -38,6 +37,7 @@ class Link:
 @final
 class Ngram(LanguageModel):
     family = "ngram"
+    batch_tokens = 1 << 18  # the larger, the more the cache helps
 
     @dataclass(frozen=True, kw_only=True)
     class Config:
@@ -72,8 +72,7 @@ class Ngram(LanguageModel):
             "kneser-ney": smoothing.kneser_ney(smoothing.one_discount),
             "modified-kneser-ney": smoothing.kneser_ney(smoothing.three_discounts),
         }[config.smoothing]
-        with returned_at_once():
-            self.take(smoothing.estimate(counting.count(text, size, self.order), size, chosen, config.prune))
+        self.take(smoothing.estimate(counting.count(text, size, self.order), size, chosen, config.prune))
 
     def take(self, tables: list[smoothing.Table]) -> None:
         """Use these tables, order 0 first. Only words are predicted, so the start mark's probability is left out."""
@@ -94,29 +93,34 @@ class Ngram(LanguageModel):
 
     def forward(self, tokens_BT: Tensor, state: NgramState | None = None, look: Any = None) -> tuple[Prediction, NgramState]:
         real_BT = tokens_BT != self.padding
+        place_BT = torch.where(real_BT, torch.arange(1, real_BT.shape[1] + 1, device=real_BT.device), 0)  # 0: what was carried in
         carried_BO = tokens_BT.new_full((len(tokens_BT), self.order - 1), -1) if state is None else state.nodes_BO
-        before, now = _last_real(real_BT)
+        before = _before(place_BT)
         word_N = (tokens_BT < self.vocabulary_size).flatten()
-        node_BT, nodes = tokens_BT, []
+        node_BT, nodes = tokens_BT.masked_fill(~real_BT, -1), []
         for order in range(1, self.order):
             if order > 1:
-                context_N = before(node_BT, carried_BO[:, order - 2]).flatten()
+                context_N = before(torch.cat([carried_BO[:, order - 2 : order - 1], node_BT], 1)).flatten()
                 asked = (context_N >= 0).logical_and_(word_N).nonzero().squeeze(1)
                 node_BT = torch.full_like(tokens_BT, -1)
                 node_BT.view(-1)[asked] = self.find(order, context_N.take(asked), tokens_BT.take(asked))
-            nodes.append(now(node_BT, carried_BO[:, order - 1]))
+            nodes.append(node_BT)
+        last_B1 = place_BT.amax(1, keepdim=True)
+        last = [torch.cat([carried_BO[:, k : k + 1], node_BT], 1).gather(1, last_B1) for k, node_BT in enumerate(nodes)]
         position_B = real_BT.sum(1) + (0 if state is None else state.position_B)
-        last_BO = torch.stack([node_BT[:, -1] for node_BT in nodes], 1) if nodes else carried_BO
-        return NgramPrediction(self, tokens_BT.shape, nodes, tokens_BT), NgramState(position_B, last_BO)
+        new_state = NgramState(position_B, torch.cat(last, 1) if last else carried_BO)
+        return NgramPrediction(self, tokens_BT.shape, nodes, tokens_BT), new_state
 
     def find(self, order: int, context_N: Tensor, word_N: Tensor) -> Tensor:
         """Nodes of the n-grams `context word` of this order, -1 where there is none."""
         keys = self.get_buffer(f"key_{order}")
         if not len(keys):
             return torch.full_like(context_N, -1)
-        key_N = context_N * self.vocabulary_size + word_N
+        # sorted first, so that neighbours in the table are looked up one after the other and the cache helps
+        key_N, order_N = (context_N * self.vocabulary_size + word_N).sort()
         place_N = torch.searchsorted(keys, key_N).clamp_(max=len(keys) - 1)
-        return torch.where((keys.take(place_N) == key_N) & (context_N >= 0), place_N, -1)
+        found_N = torch.where((keys.take(place_N) == key_N).logical_and_(key_N >= 0), place_N, -1)
+        return torch.empty_like(found_N).index_copy_(0, order_N, found_N)
 
     def explain(self, context: list[int], word: int) -> list[Link]:
         """Why P(word | context) is what it is: own shares and backoffs from the highest order down, whose shares sum to it.
@@ -196,18 +200,9 @@ class NgramPrediction(Prediction):
         return out_NV.view(*self.shape, size)
 
 
-Nodes = Callable[[Tensor, Tensor], Tensor]
-
-
-def _last_real(real_BT: Tensor) -> tuple[Nodes, Nodes]:
-    """(before, now): values at the last real position before each one, and up to it; what was carried in where there is none."""
-    if bool(real_BT.all()):
-        return lambda value_BT, carried_B: torch.cat([carried_B.unsqueeze(1), value_BT[:, :-1]], 1), lambda value_BT, _: value_BT
-    place_T = torch.arange(1, real_BT.shape[1] + 1, device=real_BT.device)
-    now_BT = torch.where(real_BT, place_T, 0).cummax(1).values  # 0: carried in
-    before_BT = torch.cat([torch.zeros_like(now_BT[:, :1]), now_BT[:, :-1]], 1)
-
-    def pick(index_BT: Tensor) -> Nodes:
-        return lambda value_BT, carried_B: torch.cat([carried_B.unsqueeze(1), value_BT], 1).gather(1, index_BT)
-
-    return pick(before_BT), pick(now_BT)
+def _before(place_BT: Tensor) -> Callable[[Tensor], Tensor]:
+    """Picks, for each position, the value at the last real position before it, from values with what was carried in before them."""
+    if not bool(((place_BT[:, 1:] > 0) & (place_BT[:, :-1] == 0)).any()):
+        return lambda value_BT: value_BT[:, :-1]  # no padding before a real token
+    before_BT = torch.nn.functional.pad(place_BT.cummax(1).values[:, :-1], (1, 0))
+    return lambda value_BT: value_BT.gather(1, before_BT)

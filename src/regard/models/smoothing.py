@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 
 from regard.models.counting import Counts
+from regard.models.memory import give_back
 
 FALLBACK_DISCOUNTS = (0.5, 1.0, 1.5)  # of counts one, two, three and more: KenLM's --discount_fallback
 
@@ -128,6 +129,7 @@ def estimate(tables: deque[Counts], vocabulary_size: int, smoothing: Smoothing, 
         kept.append(level.kept_G)
         starts_C = level.starts_G
         del level, own_G, backoff_C  # the next order needs the room
+        give_back()
     return _without_pruned(estimated, kept, vocabulary_size) if any(prune) else estimated
 
 

@@ -17,7 +17,6 @@ from regard.models.contract import LanguageModel
 from regard.tokens.batches import batches, overlapping, read_rows, whole_documents
 from regard.tokens.contract import Encoded, Tokenizer
 
-BUDGET = 1 << 16  # tokens read at a time
 SEGMENT = 1 << 12  # positions of a row read at a time, the state carried on
 
 
@@ -55,7 +54,7 @@ def scores(model: LanguageModel, text: Encoded, stride: int | None = None) -> It
     windows = whole_documents(text) if context is None else overlapping(text, context, stride or context)
     device = next(iter(model.tensors().values())).device
     with torch.inference_mode():
-        for batch in batches(windows, BUDGET):
+        for batch in batches(windows, model.batch_tokens):
             state = None
             for rows in read_rows(text, batch, model.start, model.padding, context or SEGMENT):
                 prediction, state = model(rows.tokens_BT.to(device), state)
