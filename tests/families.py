@@ -5,8 +5,11 @@ from collections.abc import Callable
 import torch
 from toy import Toy
 
+from regard.models.attentive import Attentive
 from regard.models.contract import LanguageModel
 from regard.models.ngram import Ngram
+from regard.models.recurrent import Gru, Lstm, Rnn
+from regard.models.transformer import Transformer
 from regard.tokens.contract import Encoded
 
 V = 11  # distinct primes: no transposed axis can pass unseen
@@ -40,5 +43,20 @@ MODELS: dict[str, Callable[[], LanguageModel]] = {
     "ngram-3-kneser-ney": counted(order=3, smoothing="kneser-ney"),
     "ngram-4-pruned": counted(order=4, prune=(0, 0, 1)),
     "ngram-5": counted(order=5),
+    "rnn": trained(Rnn, layers=1, width=7, tied=False),
+    "lstm": trained(Lstm, layers=2, width=5),
+    "gru": trained(Gru, layers=3, width=5),
+    "attentive": trained(Attentive, layers=2, width=7, lookback=3),
+    "attentive-additive": trained(Attentive, cell="rnn", layers=1, width=5, lookback=5, score="additive", tied=False),
+    "attentive-bilinear": trained(Attentive, cell="gru", layers=1, width=5, lookback=23, score="bilinear"),
+    "attentive-dot": trained(Attentive, layers=1, width=5, lookback=2, score="dot"),
+    "transformer": trained(Transformer, layers=2, width=12, heads=3, context=41),
+    "transformer-post": trained(Transformer, layers=2, width=10, heads=2, context=41, norm="post", positions="sinusoidal"),
+    "transformer-learned": trained(Transformer, layers=1, width=6, heads=1, context=41, positions="learned", tied=False),
+    "transformer-alibi": trained(Transformer, layers=2, width=9, heads=3, context=41, positions="alibi"),
+    "transformer-index": trained(Transformer, layers=1, width=6, heads=2, context=41, positions="index"),
+    "transformer-onehot": trained(Transformer, layers=1, width=46, heads=2, context=41, positions="onehot"),
+    "transformer-appended": trained(Transformer, layers=1, width=14, heads=2, context=41, positions="sinusoidal-appended"),
+    "transformer-parameter-free": trained(Transformer, layers=2, width=7, heads=1, context=41, projections="none", positions="none"),
     "toy": trained(Toy),
 }

@@ -5,6 +5,8 @@ Shape legend: B rows, T positions, V vocabulary.
 
 import itertools
 
+import dataclasses
+
 import pytest
 import torch
 from families import MODELS, V
@@ -14,7 +16,9 @@ from safetensors.torch import load, save
 from torch import Tensor
 
 from regard.models import FAMILIES
+from regard.errors import UserError
 from regard.models.contract import LanguageModel
+from regard.parts.look import Look
 
 EXACT = 1e-10  # float64: some hundred operations on numbers of order one, at 2e-16 each, with room for exp and log
 START, PADDING = V, V + 1
@@ -170,3 +174,52 @@ def test_padding_alone_changes_nothing(model: LanguageModel):
     _, padded = model(torch.tensor([[PADDING, PADDING]]), state)
     assert int(padded.position_B) == 3
     close(model(torch.tensor([[4]]), padded)[0].log_probs(), expected)
+
+
+@given(ids=TEXTS)
+def test_a_state_of_zeros_is_a_beginning(model: LanguageModel, ids: list[int]):
+    _, state = model(torch.tensor([[START, 1, 2], [START, 3, 4]]))
+    begun = state.copy().begin(torch.tensor([True, False]))
+    assert begun.position_B.tolist() == [0, 3]
+    both = model(torch.tensor([[START, *ids]] * 2), begun)[0].log_probs()
+    close(both[0], model(row(ids))[0].log_probs()[0])
+    close(both[1], model(torch.tensor([[START, *ids]] * 2), state)[0].log_probs()[1])
+
+
+def test_training_rows_padded_on_the_right_are_those_rows_alone(model: LanguageModel):
+    """The short way that training takes gives the same loss as the long way."""
+    tokens_BT = torch.tensor([[START, 1, 2, 1, 5], [START, 3, PADDING, PADDING, PADDING]])
+    targets_BT = torch.tensor([[1, 2, 1, 5, 0], [3, 0, -1, -1, -1]])
+    expected = model(tokens_BT)[0].loss(targets_BT)
+    close(_without_dropout(model.train())(tokens_BT)[0].loss(targets_BT), expected)
+
+
+def _without_dropout(model: LanguageModel) -> LanguageModel:
+    for module in model.modules():
+        for name in ("dropout", "config"):
+            value = module.__dict__.get(name)
+            if name == "dropout" and isinstance(value, float):
+                module.dropout = 0.0
+            elif name == "config" and getattr(value, "dropout", None) is not None:
+                module.config = dataclasses.replace(value, dropout=0.0)
+    return model
+
+
+def test_watching_changes_no_bit_and_each_site_fires_once(model: LanguageModel):
+    tokens_BT = row([3, 1, 4, 1, 5])
+    plain = model(tokens_BT)[0].log_probs()
+    look = Look(["*"])
+    assert torch.equal(model(tokens_BT, look=look)[0].log_probs(), plain)
+    assert set(look.seen) == set(model.sites())
+    for name, site in look.seen.items():
+        if callable(site):
+            weights = site()
+            sums = weights.sum(3)
+            assert bool(((sums - 1).abs().lt(1e-9) | (sums == 0)).all())
+            close(site(torch.tensor([2, 0])), weights[:, :, [2, 0]])
+            edited = model(tokens_BT, look=Look(edits={name: lambda weights: weights.roll(1, 3)}))[0].log_probs()
+        else:
+            edited = model(tokens_BT, look=Look(edits={name: lambda value: value + torch.arange(value.shape[2]) * 0.37}))[0].log_probs()
+        assert float((edited - plain).detach().abs().max()) > 1e-6 or name == "attention"
+    with pytest.raises(UserError, match="there are"):
+        Look(["nowhere"]).check(model.sites())

@@ -20,7 +20,7 @@ from regard.models.predictions import CopyPrediction, SoftmaxPrediction
 class ToyState(State):
     hidden_BD: Tensor
     past_BSD: Tensor
-    tokens_BS: Tensor  # what stood at each remembered position; padding where nothing did
+    tokens_BS: Tensor  # 1 + what stood at each remembered position; 0 where nothing did
 
 
 @final
@@ -51,15 +51,16 @@ class Toy(LanguageModel):
         for t in range(tokens_BT.shape[1]):
             real_B1 = (tokens_BT[:, t] != self.padding).unsqueeze(1)
             hidden_BD = torch.where(real_B1, self.cell(embedded_BTD[:, t], hidden_BD), hidden_BD)
-            weight_BS = torch.where(tokens_BS != self.padding, torch.einsum("bd,bsd->bs", hidden_BD, past_BSD).exp(), 0.0)
+            weight_BS = torch.where(tokens_BS > 0, torch.einsum("bd,bsd->bs", hidden_BD, past_BSD).exp(), 0.0)
             weight_BS = weight_BS / weight_BS.sum(1, keepdim=True).clamp(min=1e-30)
             features.append(torch.cat([hidden_BD, torch.einsum("bs,bsd->bd", weight_BS, past_BSD)], 1))
             gates.append(self.gate(hidden_BD).sigmoid())
             weights.append(nn.functional.pad(weight_BS, (0, length - weight_BS.shape[1])))
             past_BSD = torch.cat([past_BSD, hidden_BD.unsqueeze(1)], 1)
-            tokens_BS = torch.cat([tokens_BS, tokens_BT[:, t : t + 1]], 1)
+            tokens_BS = torch.cat([tokens_BS, torch.where(real_B1, tokens_BT[:, t : t + 1] + 1, 0)], 1)
         position_B = state.position_B + (tokens_BT != self.padding).sum(1)
         softmax = SoftmaxPrediction(torch.stack(features, 1), self.readout.weight, self.readout.bias)
         copied_BTS = torch.stack(weights, 1) * torch.stack(gates, 1)
-        prediction = CopyPrediction(softmax, copied_BTS, tokens_BS, self.vocabulary_size)
+        sources_BS = torch.where(tokens_BS > 0, tokens_BS - 1, self.padding)
+        prediction = CopyPrediction(softmax, copied_BTS, sources_BS, self.vocabulary_size)
         return prediction, ToyState(position_B, hidden_BD, past_BSD, tokens_BS)

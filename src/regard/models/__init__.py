@@ -6,6 +6,11 @@ from regard.errors import UserError
 
 FAMILIES = {
     "ngram": "regard.models.ngram:Ngram",
+    "rnn": "regard.models.recurrent:Rnn",
+    "lstm": "regard.models.recurrent:Lstm",
+    "gru": "regard.models.recurrent:Gru",
+    "attentive": "regard.models.attentive:Attentive",
+    "transformer": "regard.models.transformer:Transformer",
 }
 
 

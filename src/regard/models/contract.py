@@ -6,6 +6,7 @@ Training, decoding and measuring are written on this page and never ask which fa
 
 Rows. A row never holds two documents. `<s>` and padding are input ids at or above V, so they can never be predicted; padding may stand
 anywhere in a row and changes neither state nor position. What is predicted at a padded position means nothing: give it target -1.
+While training (`model.training`) rows are padded on the right only, and a padded row is never continued: so nothing has to be moved.
 
 Shape legend: B rows, T positions, V vocabulary, D features, K positions asked for.
 """
@@ -46,6 +47,10 @@ class State(ABC):
     def to(self, device: torch.device | str) -> Self:
         return self.map(lambda tensor: tensor.to(device))
 
+    def begin(self, rows_B: Tensor) -> Self:
+        """The rows that are True begin anew: in every family a state of zeros is a beginning."""
+        return self.map(lambda tensor: tensor.masked_fill(rows_B.view(-1, *[1] * (tensor.dim() - 1)), 0))
+
 
 def _map(change: Callable[[Tensor], Tensor], value: Any) -> Any:
     if isinstance(value, Tensor):
@@ -83,11 +88,11 @@ class Prediction(ABC):
         loss_BT = self.nll(targets_BT)
         if smoothing:
             loss_BT = (1 - smoothing) * loss_BT - smoothing * self.log_probs().mean(2)
-        weights_BT = _weights(targets_BT, weights_BT).to(loss_BT.dtype)
+        weights_BT = real_weights(targets_BT, weights_BT).to(loss_BT.dtype)
         return (loss_BT * weights_BT).sum() / weights_BT.sum().clamp(min=torch.finfo(loss_BT.dtype).tiny)
 
 
-def _weights(targets_BT: Tensor, weights_BT: Tensor | None) -> Tensor:
+def real_weights(targets_BT: Tensor, weights_BT: Tensor | None) -> Tensor:
     real_BT = targets_BT >= 0
     return real_BT if weights_BT is None else weights_BT * real_BT
 
@@ -115,6 +120,10 @@ class LanguageModel(nn.Module, ABC):
 
     @abstractmethod
     def forward(self, tokens_BT: Tensor, state: Any = None, look: Any = None) -> tuple[Prediction, State]: ...
+
+    def sites(self) -> dict[str, str]:
+        """The places that can be watched or changed, and their shapes."""
+        return {}
 
     def fit(self, text: Encoded, descend: Callable[["LanguageModel"], None]) -> None:
         """Learn from a text. Gradient descent, handed in by the trainer, unless a family counts."""

@@ -20,7 +20,7 @@ from regard.tokens.contract import Encoded
 
 @dataclass(frozen=True)
 class NgramState(State):
-    nodes_BO: Tensor  # of the n-grams of order 1..n-1 that end at the last token
+    nodes_BO: Tensor  # 1 + the node of the n-gram of order 1..n-1 that ends at the last token, 0 where there is none
 
 
 @dataclass(frozen=True)
@@ -94,7 +94,7 @@ class Ngram(LanguageModel):
     def forward(self, tokens_BT: Tensor, state: NgramState | None = None, look: Any = None) -> tuple[Prediction, NgramState]:
         real_BT = tokens_BT != self.padding
         place_BT = torch.where(real_BT, torch.arange(1, real_BT.shape[1] + 1, device=real_BT.device), 0)  # 0: what was carried in
-        carried_BO = tokens_BT.new_full((len(tokens_BT), self.order - 1), -1) if state is None else state.nodes_BO
+        carried_BO = tokens_BT.new_full((len(tokens_BT), self.order - 1), -1) if state is None else state.nodes_BO - 1
         before = _before(place_BT)
         word_N = (tokens_BT < self.vocabulary_size).flatten()
         node_BT, nodes = tokens_BT.masked_fill(~real_BT, -1), []
@@ -108,7 +108,7 @@ class Ngram(LanguageModel):
         last_B1 = place_BT.amax(1, keepdim=True)
         last = [torch.cat([carried_BO[:, k : k + 1], node_BT], 1).gather(1, last_B1) for k, node_BT in enumerate(nodes)]
         position_B = real_BT.sum(1) + (0 if state is None else state.position_B)
-        new_state = NgramState(position_B, torch.cat(last, 1) if last else carried_BO)
+        new_state = NgramState(position_B, (torch.cat(last, 1) if last else carried_BO) + 1)
         return NgramPrediction(self, tokens_BT.shape, nodes, tokens_BT), new_state
 
     def find(self, order: int, context_N: Tensor, word_N: Tensor) -> Tensor:

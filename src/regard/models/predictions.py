@@ -7,27 +7,24 @@ from typing import final
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor
+from torch import Tensor, nn
 
-from regard.models.contract import Prediction
+from regard.models.contract import Prediction, real_weights
 
-SLICE = 1 << 24  # the most logits that are held at a time where only some are wanted
+SLICE = 1 << 24  # the most logits that are held at a time
 
 
 @final
 class SoftmaxPrediction(Prediction):
     """P = softmax(W features + b)."""
 
-    def __init__(self, features_BTD: Tensor, weight_VD: Tensor, bias_V: Tensor | None = None):
+    def __init__(self, features_BTD: Tensor, weight_VD: Tensor, bias_V: Tensor):
         self.features_BTD: Tensor = features_BTD
         self._weight_VD = weight_VD
         self._bias_V = bias_V
 
-    def logits(self) -> Tensor:
-        return F.linear(self.features_BTD, self._weight_VD, self._bias_V)
-
     def log_probs(self) -> Tensor:
-        return F.log_softmax(self.logits(), 2)
+        return F.log_softmax(F.linear(self.features_BTD, self._weight_VD, self._bias_V), 2, dtype=_wide(self.features_BTD))
 
     def at(self, positions_BK: Tensor) -> "SoftmaxPrediction":
         return SoftmaxPrediction(gather_positions(self.features_BTD, positions_BK), self._weight_VD, self._bias_V)
@@ -36,10 +33,76 @@ class SoftmaxPrediction(Prediction):
         features_ND, targets_N = self.features_BTD.flatten(0, 1), targets_BT.flatten()
         rows = max(1, SLICE // len(self._weight_VD))
         slices = [
-            F.cross_entropy(F.linear(f, self._weight_VD, self._bias_V), t, ignore_index=-1, reduction="none")
+            F.cross_entropy(self._logits(f), t, ignore_index=-1, reduction="none")
             for f, t in zip(features_ND.split(rows), targets_N.split(rows), strict=True)
         ]
         return torch.cat(slices).view_as(targets_BT)
+
+    def loss(self, targets_BT: Tensor, weights_BT: Tensor | None = None, smoothing: float = 0.0) -> Tensor:
+        features_ND, targets_N = self.features_BTD.flatten(0, 1), targets_BT.flatten()
+        weights_N = real_weights(targets_BT, weights_BT).to(_wide(features_ND)).flatten()
+        if len(targets_N) * len(self._weight_VD) <= SLICE:
+            loss_N = F.cross_entropy(self._logits(features_ND), targets_N, ignore_index=-1, reduction="none", label_smoothing=smoothing)
+            total = (loss_N * weights_N).sum()
+        else:
+            total = SlicedCrossEntropy.apply(features_ND, self._weight_VD, self._bias_V, targets_N, weights_N, smoothing)
+        return total / weights_N.sum().clamp(min=torch.finfo(weights_N.dtype).tiny)
+
+    def _logits(self, features_ND: Tensor) -> Tensor:
+        logits_NV = F.linear(features_ND, self._weight_VD, self._bias_V)
+        return logits_NV.to(_wide(logits_NV))
+
+
+class SlicedCrossEntropy(torch.autograd.Function):
+    """The weighted sum of cross-entropies with at most SLICE logits at a time: each slice's gradient is worked out with its loss."""
+
+    @staticmethod
+    def forward(ctx, features_ND, weight_VD, bias_V, targets_N, weights_N, smoothing):
+        rows = max(1, SLICE // len(weight_VD))
+        weight, bias = weight_VD.to(features_ND.dtype), bias_V.to(features_ND.dtype)
+        total = weights_N.new_zeros(())
+        grad_features = torch.empty_like(features_ND)
+        grad_weight, grad_bias = torch.zeros_like(weight_VD), torch.zeros_like(bias_V)
+        parts = (features_ND.split(rows), targets_N.split(rows), weights_N.split(rows), grad_features.split(rows))
+        for features, targets, weights, out in zip(*parts, strict=True):
+            log_probs = F.log_softmax(F.linear(features, weight, bias), 1, dtype=weights.dtype)
+            chosen = targets.clamp(min=0).unsqueeze(1)
+            loss = (smoothing - 1) * log_probs.gather(1, chosen).squeeze(1)
+            if smoothing:
+                loss = loss - smoothing * log_probs.mean(1)
+            total += (loss * weights).sum()
+            # d loss / d logits = softmax - target distribution
+            grad = log_probs.exp_().sub_(smoothing / len(weight_VD))
+            grad.scatter_add_(1, chosen, torch.full_like(chosen, smoothing - 1, dtype=grad.dtype))
+            grad = grad.mul_(weights.unsqueeze(1)).to(features.dtype)
+            torch.mm(grad, weight, out=out)
+            grad_weight += grad.T @ features
+            grad_bias += grad.sum(0, dtype=grad_bias.dtype)
+        ctx.save_for_backward(grad_features, grad_weight, grad_bias)
+        return total
+
+    @staticmethod
+    def backward(ctx, grad_total):
+        return *(grad * grad_total for grad in ctx.saved_tensors), None, None, None
+
+
+@final
+class Readout(nn.Module):
+    """Features to a prediction, by vectors of its own or, where it is tied, by the embedding's."""
+
+    def __init__(self, vocabulary_size: int, width: int, tied: bool):
+        super().__init__()
+        self.size = vocabulary_size
+        self.weight = None if tied else nn.Parameter(torch.empty(vocabulary_size, width).uniform_(-0.1, 0.1))
+        self.bias = nn.Parameter(torch.zeros(vocabulary_size))
+
+    def forward(self, features_BTD: Tensor, embedding: nn.Embedding) -> SoftmaxPrediction:
+        weight = embedding.weight[: self.size] if self.weight is None else self.weight
+        return SoftmaxPrediction(features_BTD, weight, self.bias)
+
+
+def _wide(tensor: Tensor) -> torch.dtype:
+    return torch.promote_types(torch.float32, tensor.dtype)
 
 
 @final

@@ -1,0 +1,114 @@
+"""A recurrent model that looks back: its prediction sees a weighted average of its strictly earlier hidden states.
+
+    a_ij = softmax over the earlier j of score(h_i, h_j),  c_i = sum_j a_ij h_j,  P(w_{i+1}) = softmax(U [h_i; c_i])
+
+Attention does not feed back into the recurrence, so training has no loop over time: the library's kernel for the whole segment, then
+attention for all its positions at once.
+
+Shape legend: B rows, T positions, D width, L layers, S remembered states, K = S + T.
+"""
+
+from dataclasses import dataclass
+from typing import final
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from regard.models.contract import LanguageModel, Prediction, State
+from regard.models.predictions import Readout
+from regard.models.ranges import at_least, share
+from regard.parts.attention import attend
+from regard.parts.look import Look
+from regard.parts.masks import earlier, lookback, padding
+from regard.parts.recurrence import CellName, Recurrence, pack_left
+from regard.parts.scores import ScoreName, make_score
+
+
+@dataclass(frozen=True)
+class AttentiveState(State):
+    hidden_BLD: Tensor
+    cell_BLD: Tensor | None
+    past_BSD: Tensor  # earlier states, the newest last
+    slot_BS: Tensor  # 1 + the position of each, 0 where there is none
+
+
+@final
+class Attentive(LanguageModel):
+    family = "attentive"
+
+    @dataclass(frozen=True, kw_only=True)
+    class Config:
+        cell: CellName = "lstm"
+        """The recurrent cell."""
+        layers: int = 2
+        """How many recurrent layers are stacked."""
+        width: int = 256
+        """Features of an embedding and of a hidden state."""
+        score: ScoreName = "scaled-dot"
+        """How a state and an earlier one are compared."""
+        lookback: int = 64
+        """How many earlier states it may look back to."""
+        dropout: float = 0.1
+        """Share of features left out while training."""
+        tied: bool = True
+        """State and context are projected to the embedding's width and read out by its vectors; else read out directly."""
+
+        def __post_init__(self) -> None:
+            at_least(1, layers=self.layers, width=self.width, lookback=self.lookback)
+            share(dropout=self.dropout)
+
+    def __init__(self, vocabulary_size: int, config: Config):
+        super().__init__(vocabulary_size, config)
+        width = config.width
+        self.embedding = nn.Embedding(vocabulary_size + 2, width)
+        nn.init.uniform_(self.embedding.weight, -0.1, 0.1)
+        self.recurrence = Recurrence(config.cell, config.layers, width, width, config.dropout)
+        self.score = make_score(config.score, width, width)
+        self.mask = earlier & lookback(config.lookback) & padding
+        self.join = nn.Linear(2 * width, width) if config.tied else None
+        self.readout = Readout(vocabulary_size, width if config.tied else 2 * width, config.tied)
+
+    def sites(self) -> dict[str, str]:
+        return {"embedding": "(B, T, D)", "hidden": "(B, T, D)", "attention": "(B, 1, T, K)", "context": "(B, T, D)"}
+
+    def begin(self, rows: int) -> AttentiveState:
+        hidden, cell = self.recurrence.begin(rows)
+        nothing_B = torch.zeros(rows, dtype=torch.long, device=hidden.device)
+        return AttentiveState(nothing_B, hidden, cell, hidden.new_zeros(rows, 0, self.config.width), nothing_B.new_zeros(rows, 0))
+
+    def forward(self, tokens_BT: Tensor, state: AttentiveState | None = None, look: Look | None = None) -> tuple[Prediction, AttentiveState]:
+        packed = pack_left(tokens_BT, self.padding, self.training)
+        state = state or self.begin(len(tokens_BT))
+        x_BTD = F.dropout(self.embedding(packed.tokens_BT), self.config.dropout, self.training)
+        if look is not None:
+            x_BTD = look.value("embedding", x_BTD)
+        out_BTD, hidden, cell = self.recurrence(x_BTD, state.hidden_BLD, state.cell_BLD, packed.length_B, packed.place_BT is not None)
+        if look is not None:
+            out_BTD = look.value("hidden", out_BTD)
+
+        place_T = torch.arange(tokens_BT.shape[1], device=tokens_BT.device)
+        position_BT = state.position_B.unsqueeze(1) + place_T
+        slot_BK = torch.cat([state.slot_BS, torch.where(place_T < packed.length_B.unsqueeze(1), position_BT + 1, 0)], 1)
+        past_BKD = torch.cat([state.past_BSD, out_BTD], 1)
+        mask = self.mask.over(position_BT, slot_BK - 1)
+        past_B1KD = past_BKD.unsqueeze(1)
+        context_BTD = attend(out_BTD.unsqueeze(1), past_B1KD, past_B1KD, score=self.score, mask=mask, look=look).squeeze(1)
+        if look is not None:
+            context_BTD = look.value("context", context_BTD)
+
+        features_BTD = packed.restore(torch.cat([out_BTD, context_BTD], 2))
+        if self.join is not None:
+            features_BTD = torch.tanh(self.join(features_BTD))
+        new = AttentiveState(state.position_B + packed.length_B, hidden, cell, *self._newest(past_BKD, slot_BK))
+        return self.readout(F.dropout(features_BTD, self.config.dropout, self.training), self.embedding), new
+
+    def _newest(self, past_BKD: Tensor, slot_BK: Tensor) -> tuple[Tensor, Tensor]:
+        """The last `lookback` states of each row: its own end, not the padding's."""
+        keep = min(self.config.lookback, slot_BK.shape[1])
+        real_end_B = (slot_BK > 0).long().mul(torch.arange(1, slot_BK.shape[1] + 1, device=slot_BK.device)).amax(1)
+        index_BS = real_end_B.unsqueeze(1) - keep + torch.arange(keep, device=slot_BK.device)
+        inside_BS = index_BS >= 0
+        index_BS = index_BS.clamp(min=0)
+        past_BSD = past_BKD.gather(1, index_BS.unsqueeze(2).expand(-1, -1, past_BKD.shape[2]))
+        return past_BSD, slot_BK.gather(1, index_BS) * inside_BS

@@ -1,0 +1,84 @@
+"""Recurrent language models: h_i = f(w_i, h_{i-1}), P(w_{i+1}) = softmax(U h_i). One vector must hold all that was read.
+
+Shape legend: B rows, T positions, D width, L layers, V vocabulary.
+"""
+
+from abc import ABC
+from dataclasses import dataclass
+from typing import ClassVar, final
+
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from regard.models.contract import LanguageModel, Prediction, State
+from regard.models.predictions import Readout
+from regard.models.ranges import at_least, share
+from regard.parts.look import Look
+from regard.parts.recurrence import CellName, Recurrence, pack_left
+
+
+@dataclass(frozen=True)
+class RecurrentState(State):
+    hidden_BLD: Tensor
+    cell_BLD: Tensor | None
+
+
+class Recurrent(LanguageModel, ABC):
+    cell: ClassVar[CellName]
+
+    @dataclass(frozen=True, kw_only=True)
+    class Config:
+        layers: int = 2
+        """How many recurrent layers are stacked."""
+        width: int = 256
+        """Features of an embedding and of a hidden state."""
+        dropout: float = 0.1
+        """Share of features left out while training: of embeddings, between layers, of the last states."""
+        tied: bool = True
+        """The readout uses the embedding's own vectors."""
+
+        def __post_init__(self) -> None:
+            at_least(1, layers=self.layers, width=self.width)
+            share(dropout=self.dropout)
+
+    def __init__(self, vocabulary_size: int, config: Config):
+        super().__init__(vocabulary_size, config)
+        self.embedding = nn.Embedding(vocabulary_size + 2, config.width)
+        nn.init.uniform_(self.embedding.weight, -0.1, 0.1)
+        self.recurrence = Recurrence(self.cell, config.layers, config.width, config.width, config.dropout)
+        self.readout = Readout(vocabulary_size, config.width, config.tied)
+
+    def sites(self) -> dict[str, str]:
+        return {"embedding": "(B, T, D)", "hidden": "(B, T, D)"}
+
+    def forward(self, tokens_BT: Tensor, state: RecurrentState | None = None, look: Look | None = None) -> tuple[Prediction, RecurrentState]:
+        packed = pack_left(tokens_BT, self.padding, self.training)
+        if state is None:
+            state = RecurrentState(tokens_BT.new_zeros(len(tokens_BT)), *self.recurrence.begin(len(tokens_BT)))
+        x_BTD = F.dropout(self.embedding(packed.tokens_BT), self.config.dropout, self.training)
+        if look is not None:
+            x_BTD = look.value("embedding", x_BTD)
+        out_BTD, hidden, cell = self.recurrence(x_BTD, state.hidden_BLD, state.cell_BLD, packed.length_B, packed.place_BT is not None)
+        out_BTD = packed.restore(out_BTD)
+        if look is not None:
+            out_BTD = look.value("hidden", out_BTD)
+        features_BTD = F.dropout(out_BTD, self.config.dropout, self.training)
+        return self.readout(features_BTD, self.embedding), RecurrentState(state.position_B + packed.length_B, hidden, cell)
+
+
+@final
+class Rnn(Recurrent):
+    family = "rnn"
+    cell = "rnn"
+
+
+@final
+class Lstm(Recurrent):
+    family = "lstm"
+    cell = "lstm"
+
+
+@final
+class Gru(Recurrent):
+    family = "gru"
+    cell = "gru"

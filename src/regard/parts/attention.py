@@ -1,0 +1,105 @@
+"""Attention in four steps: score, hide, normalise, mix. The explicit body is the specification; the fused one must earn parity with it.
+
+    weights = normalise(hide(score(query, key)))        weights_ij = softmax over j of score(q_i, k_j), over the j that i may see
+    out = weights @ value                               out_i = sum_j weights_ij v_j
+
+A row that may see nothing gives zeros, in every body.
+
+Shape legend: B rows, H heads, Q queries, K keys, D query and key width, E value width.
+"""
+
+import math
+from collections.abc import Callable
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from regard.parts.look import Look
+from regard.parts.masks import Mask
+from regard.parts.scores import Dot, ScaledDot, Score
+
+Normaliser = Callable[[Tensor], Tensor]
+
+
+def softmax(scores_BHQK: Tensor) -> Tensor:
+    """e^s / sum e^s; zeros where every score is -inf, as where nothing may be seen."""
+    return softmax_base(math.e)(scores_BHQK)
+
+
+def softmax_base(base: float) -> Normaliser:
+    """The same with another base than e: the lecture takes 3 for round numbers."""
+
+    def normalise(scores_BHQK: Tensor) -> Tensor:
+        highest = scores_BHQK.amax(-1, keepdim=True).clamp(min=torch.finfo(scores_BHQK.dtype).min)
+        powers = ((scores_BHQK - highest) * math.log(base)).exp()
+        return powers / powers.sum(-1, keepdim=True).clamp(min=torch.finfo(scores_BHQK.dtype).tiny)
+
+    return normalise
+
+
+def weigh(
+    query_BHQD: Tensor,
+    key_BHKD: Tensor,
+    *,
+    score: Score,
+    mask: Mask,
+    normalise: Normaliser = softmax,
+    bias_BHQK: Tensor | None = None,
+) -> Tensor:
+    """(B, H, Q, K): how much each query looks at each key. Rows sum to 1, or to 0 where nothing may be seen."""
+    scores_BHQK = score(query_BHQD, key_BHKD)
+    if bias_BHQK is not None:
+        scores_BHQK = scores_BHQK + bias_BHQK
+    visible_BQK = mask.visible(query_BHQD.shape[2], key_BHKD.shape[2], query_BHQD.device)
+    return normalise(scores_BHQK.masked_fill(~visible_BQK.unsqueeze(1), -torch.inf))
+
+
+def attend(
+    query_BHQD: Tensor,
+    key_BHKD: Tensor,
+    value_BHKE: Tensor,
+    *,
+    score: Score,
+    mask: Mask,
+    bias_BHQK: Tensor | None = None,
+    look: Look | None = None,
+    site: str = "attention",
+) -> Tensor:
+    """(B, H, Q, E): weigh, then mix; fused where it can be. A watched site stays fused, an edited one becomes explicit."""
+    if look is not None:
+        weights = look.weights(site, lambda rows=None: _weights(query_BHQD, key_BHKD, score, mask, bias_BHQK, rows))
+        if weights is not None:
+            return weights @ value_BHKE
+    if can_fuse(score):
+        return _fused(query_BHQD, key_BHKD, value_BHKE, score, mask, bias_BHQK)
+    return weigh(query_BHQD, key_BHKD, score=score, mask=mask, bias_BHQK=bias_BHQK) @ value_BHKE
+
+
+def can_fuse(score: Score) -> bool:
+    return isinstance(score, Dot | ScaledDot)
+
+
+def _weights(query: Tensor, key: Tensor, score: Score, mask: Mask, bias: Tensor | None, rows: Tensor | None) -> Tensor:
+    """The weights of some query rows, or of all."""
+    if rows is not None:
+        keys = torch.arange(key.shape[2], device=key.device).unsqueeze(0) if mask.key_position_BK is None else mask.key_position_BK
+        queries = keys[:, key.shape[2] - query.shape[2] :] if mask.query_position_BQ is None else mask.query_position_BQ
+        query, mask = query[:, :, rows], mask.over(queries[:, rows], keys)
+        bias = None if bias is None else bias[:, :, rows]
+    return weigh(query, key, score=score, mask=mask, bias_BHQK=bias)
+
+
+def _fused(query: Tensor, key: Tensor, value: Tensor, score: Score, mask: Mask, bias: Tensor | None) -> Tensor:
+    dtype = value.dtype
+    if query.device.type == "cpu":  # bf16 kernels are slow there in the backward pass: FINDINGS, "SDPA on a CPU"
+        wide = torch.promote_types(torch.float32, query.dtype)
+        query, key, value = query.to(wide), key.to(wide), value.to(wide)
+    scale = 1.0 if isinstance(score, Dot) else None
+    causal = mask.is_only_causal() and query.shape[2] == key.shape[2] and bias is None
+    visible = None
+    if not causal and mask.rules:
+        visible = mask.visible(query.shape[2], key.shape[2], query.device).unsqueeze(1)
+    if bias is not None:  # the kernel takes one mask: the bias, with what is hidden at -inf
+        visible = bias.to(query.dtype) if visible is None else torch.where(visible, bias.to(query.dtype), -torch.inf)
+    return F.scaled_dot_product_attention(query, key, value, attn_mask=visible, is_causal=causal, scale=scale).to(dtype)

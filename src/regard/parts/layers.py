@@ -1,0 +1,24 @@
+"""Small layers that several families share.
+
+Shape legend: B rows, T positions, D width.
+"""
+
+from typing import final
+
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+
+@final
+class FeedForward(nn.Module):
+    """W2 f(W1 x), four times as wide inside; f is GELU, or ReLU as published in 2017."""
+
+    def __init__(self, width: int, dropout: float, relu: bool = False):
+        super().__init__()
+        self.up = nn.Linear(width, 4 * width)
+        self.down = nn.Linear(4 * width, width)
+        self.dropout = dropout
+        self.activation = F.relu if relu else F.gelu
+
+    def forward(self, x_BTD: Tensor) -> Tensor:
+        return F.dropout(self.down(self.activation(self.up(x_BTD))), self.dropout, self.training)

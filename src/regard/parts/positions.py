@@ -1,0 +1,158 @@
+"""Where a token stands: appended to its embedding, added to it, turned into queries and keys, or a bias on scores.
+
+Shape legend: B rows, T positions, D width, H heads, Q queries, K keys, E head width.
+"""
+
+import math
+from abc import ABC, abstractmethod
+from typing import Literal, final
+
+import torch
+from torch import Tensor, nn
+
+PositionName = Literal["none", "index", "onehot", "sinusoidal", "sinusoidal-appended", "learned", "rotary", "alibi"]
+
+
+class Positions(nn.Module, ABC):
+    """One of three ways is used, the others pass by."""
+
+    appended = 0  # how many features are put behind the embedding
+
+    def place(self, embedded_BTD: Tensor, position_BT: Tensor) -> Tensor:
+        """The embeddings with their positions."""
+        return embedded_BTD
+
+    def turn(self, vectors_BHTE: Tensor, position_BT: Tensor) -> Tensor:
+        """Queries or keys with their positions."""
+        return vectors_BHTE
+
+    def bias(self, query_BQ: Tensor, key_BK: Tensor) -> Tensor | None:
+        """(B, H, Q, K): what is added to the scores."""
+        return None
+
+
+@final
+class NoPositions(Positions):
+    """A set has no order."""
+
+
+class Appended(Positions, ABC):
+    @abstractmethod
+    def features(self, position_BT: Tensor) -> Tensor: ...
+
+    def place(self, embedded_BTD: Tensor, position_BT: Tensor) -> Tensor:
+        return torch.cat([embedded_BTD, self.features(position_BT).to(embedded_BTD.dtype)], 2)
+
+
+@final
+class Index(Appended):
+    """The index itself, as a share of the context so that it stays of the embedding's size."""
+
+    appended = 1
+
+    def __init__(self, context: int):
+        super().__init__()
+        self.context = context
+
+    def features(self, position_BT: Tensor) -> Tensor:
+        return (position_BT / self.context).unsqueeze(2)
+
+
+@final
+class OneHot(Appended):
+    def __init__(self, context: int):
+        super().__init__()
+        self.appended = context
+
+    def features(self, position_BT: Tensor) -> Tensor:
+        return nn.functional.one_hot(position_BT.clamp(min=0), self.appended)
+
+
+@final
+class SinusoidalAppended(Appended):
+    """[sin(w1 t), sin(w2 t), ...] behind the embedding, as in the lecture."""
+
+    def __init__(self, size: int):
+        super().__init__()
+        self.appended = size
+
+    def features(self, position_BT: Tensor) -> Tensor:
+        return sinusoids(position_BT, self.appended)
+
+
+@final
+class Sinusoidal(Positions):
+    """Added, as in Vaswani et al. 2017, section 3.5."""
+
+    def place(self, embedded_BTD: Tensor, position_BT: Tensor) -> Tensor:
+        return embedded_BTD + sinusoids(position_BT, embedded_BTD.shape[2]).to(embedded_BTD.dtype)
+
+
+@final
+class Learned(Positions):
+    """A vector a position, added. There is none past the context."""
+
+    def __init__(self, context: int, width: int):
+        super().__init__()
+        self.table = nn.Embedding(context, width)
+        nn.init.normal_(self.table.weight, std=0.02)
+
+    def place(self, embedded_BTD: Tensor, position_BT: Tensor) -> Tensor:
+        return embedded_BTD + self.table(position_BT.clamp(min=0))
+
+
+@final
+class Rotary(Positions):
+    """Pairs of features turn by an angle that grows with the position, so that q.k depends on the distance alone (Su et al. 2021)."""
+
+    def turn(self, vectors_BHTE: Tensor, position_BT: Tensor) -> Tensor:
+        angles_BTF = position_BT.unsqueeze(2) * frequencies(vectors_BHTE.shape[3], position_BT.device)
+        cosine, sine = (part.unsqueeze(1).to(vectors_BHTE.dtype) for part in (angles_BTF.cos(), angles_BTF.sin()))
+        first, second = vectors_BHTE.chunk(2, 3)
+        return torch.cat([first * cosine - second * sine, second * cosine + first * sine], 3)
+
+
+@final
+class Alibi(Positions):
+    """Scores fall with the distance, at another slope for each head (Press et al. 2022)."""
+
+    def __init__(self, heads: int):
+        super().__init__()
+        self.heads = heads
+
+    def bias(self, query_BQ: Tensor, key_BK: Tensor) -> Tensor:
+        head_H = torch.arange(1, self.heads + 1, device=query_BQ.device, dtype=torch.get_default_dtype())
+        slope_H = 2 ** (-8 * head_H / self.heads)
+        distance_BQK = (query_BQ.unsqueeze(2) - key_BK.unsqueeze(1)).abs()
+        return -slope_H.view(1, -1, 1, 1) * distance_BQK.unsqueeze(1)
+
+
+def frequencies(width: int, device: torch.device | str = "cpu") -> Tensor:
+    """w_i = 10000^(-2i/width), i < width/2."""
+    return torch.exp(torch.arange(0, width, 2, device=device, dtype=torch.get_default_dtype()) * (-math.log(10000.0) / width))
+
+
+def sinusoids(position_BT: Tensor, size: int) -> Tensor:
+    """(B, T, size): sines and cosines side by side: PE(t, 2i) = sin(w_i t), PE(t, 2i+1) = cos(w_i t)."""
+    angles = position_BT.unsqueeze(2) * frequencies(size, position_BT.device)
+    return torch.stack([angles.sin(), angles.cos()], 3).flatten(2)[:, :, :size]
+
+
+def make_positions(name: PositionName, context: int, width: int, heads: int) -> Positions:
+    match name:
+        case "none":
+            return NoPositions()
+        case "index":
+            return Index(context)
+        case "onehot":
+            return OneHot(context)
+        case "sinusoidal":
+            return Sinusoidal()
+        case "sinusoidal-appended":
+            return SinusoidalAppended(max(2, width // 4))
+        case "learned":
+            return Learned(context, width)
+        case "rotary":
+            return Rotary()
+        case "alibi":
+            return Alibi(heads)
