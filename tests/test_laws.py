@@ -3,9 +3,8 @@
 Shape legend: B rows, T positions, V vocabulary.
 """
 
-import itertools
-
 import dataclasses
+import itertools
 
 import pytest
 import torch
@@ -15,8 +14,8 @@ from hypothesis import strategies as st
 from safetensors.torch import load, save
 from torch import Tensor
 
-from regard.models import FAMILIES
 from regard.errors import UserError
+from regard.models import FAMILIES
 from regard.models.contract import LanguageModel
 from regard.parts.look import Look
 

@@ -4,7 +4,7 @@ import errno
 import sys
 from importlib import import_module
 
-from regard.errors import MachineError, UserError
+from regard.errors import Interrupted, MachineError, UserError
 
 VERBS = {
     "train": ("regard.commands.train", "train a model on a text"),
@@ -35,6 +35,8 @@ def main(arguments: list[str] | None = None) -> int:
         return _say(str(error), USER)
     except MachineError as error:
         return _say(str(error), MACHINE)
+    except Interrupted as stop:
+        return _say(str(stop), INTERRUPTED)
     except KeyboardInterrupt:
         return _say("stopped", INTERRUPTED)
     except BrokenPipeError:  # the reader of our output has gone (| head): nothing is wrong

@@ -7,3 +7,7 @@ class UserError(Exception):
 
 class MachineError(Exception):
     """The machine's trouble: disk, memory, NaN (exit code 1). The message says what to free or lower."""
+
+
+class Interrupted(KeyboardInterrupt):
+    """Ctrl-C after everything was saved (exit code 130). The message says how to go on."""

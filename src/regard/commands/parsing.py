@@ -30,7 +30,14 @@ def parse(kind: type[T], arguments: list[str], verb: str, elsewhere: Mapping[str
 
 
 def option_names(kind: type) -> list[str]:
-    return [f"--{field.name.replace('_', '-')}" for field in dataclasses.fields(kind)]
+    """What the fields of a dataclass are called on the command line; a flag that is on by default is switched off by --no-NAME."""
+    return [f"--{'no-' if field.default is True else ''}{field.name.replace('_', '-')}" for field in dataclasses.fields(kind)]
+
+
+def option_fields(arguments: list[str]) -> set[str]:
+    """The fields that a command line names."""
+    names = {argument.split("=")[0][2:] for argument in arguments if argument.startswith("--")}
+    return {name.removeprefix("no-").replace("-", "_") for name in names}
 
 
 def _known(kind: type, arguments: list[str], verb: str, elsewhere: Mapping[str, str]) -> None:

@@ -1,15 +1,16 @@
 """regard train FAMILY: text to a run folder."""
 
 import sys
-from dataclasses import dataclass, fields
+import time
+from dataclasses import dataclass
 from typing import Any
 
-from regard.commands.parsing import option_names, parse
+from regard.commands.parsing import option_fields, option_names, parse
 from regard.commands.printing import print_json, print_lines
 from regard.errors import UserError
 from regard.models import FAMILIES, family_class
-from regard.runs.training import TextOptions, train
-from regard.tokens.choose import TokenOptions
+from regard.runs.descent import Listener, Report
+from regard.runs.training import option_kinds, train
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,21 +27,47 @@ def main(arguments: list[str]) -> None:
     if family.startswith("-"):
         raise UserError(f"name the family first: regard train FAMILY {family} ...; there are: {', '.join(FAMILIES)}")
     kind = _options(family)
-    elsewhere = {
-        name: f"regard train {other}" for other in FAMILIES if other != family for name in option_names(family_class(other).Config)
-    }
-    options: Any = parse(kind, arguments, f"train {family}", elsewhere)
-    values = {field.name: getattr(options, field.name) for field in fields(options)}
-    as_json = values.pop("json")
-    result = train(family, **values).to_json()
-    if as_json:
+    options: Any = parse(kind, arguments, f"train {family}", _elsewhere(family))
+    given = {name for name in option_fields(arguments) if name != "json"}
+    values = {name: getattr(options, name) for name in given}
+    result = train(family, listener=live_line(quiet=options.json), **values).to_json()
+    if options.json:
         print_json(result)
     else:
         print_lines(result)
         print(f"\nnext: regard generate {result['out']}", file=sys.stderr)
 
 
+def _elsewhere(family: str) -> dict[str, str]:
+    """Options that other families have."""
+    owners: dict[str, list[str]] = {}
+    for other in FAMILIES:
+        for kind in option_kinds(family_class(other)):
+            for name in option_names(kind):
+                owners.setdefault(name, []).append(other)
+    return {name: f"regard train {', '.join(others)}" for name, others in owners.items() if family not in others}
+
+
 def _options(family: str) -> type:
-    """All options of a family in one dataclass: text, tokens, the model's own."""
-    bases = (Output, family_class(family).Config, TokenOptions, TextOptions)
+    """All options of a family in one dataclass: text, tokens, the model's own, training."""
+    bases = (Output, *reversed(option_kinds(family_class(family))))
     return dataclass(frozen=True, kw_only=True)(type("Train", bases, {"__doc__": f"Train a model of the family {family}."}))
+
+
+def live_line(quiet: bool) -> Listener:
+    """One line on standard error that follows the training; where that is no terminal, a line every ten seconds."""
+    last = [0.0]
+
+    def show(report: Report) -> None:
+        if quiet or (not sys.stderr.isatty() and time.monotonic() - last[0] < 10):
+            return
+        last[0] = time.monotonic()
+        steps = f"/{report.steps}" if report.steps else ""
+        valid = f"  valid {report.valid_loss:.4f}" if report.valid_loss is not None else ""
+        line = (
+            f"step {report.step}{steps}  loss {report.loss:.4f}{valid}  {report.tokens_per_second:,.0f} tokens/s"
+            f"  {report.peak_share:.0%} of peak  {report.seconds_left:.0f} s left"
+        )
+        print(f"\r{line}\x1b[K" if sys.stderr.isatty() else line, end="" if sys.stderr.isatty() else "\n", file=sys.stderr, flush=True)
+
+    return show

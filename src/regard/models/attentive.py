@@ -77,7 +77,9 @@ class Attentive(LanguageModel):
         nothing_B = torch.zeros(rows, dtype=torch.long, device=hidden.device)
         return AttentiveState(nothing_B, hidden, cell, hidden.new_zeros(rows, 0, self.config.width), nothing_B.new_zeros(rows, 0))
 
-    def forward(self, tokens_BT: Tensor, state: AttentiveState | None = None, look: Look | None = None) -> tuple[Prediction, AttentiveState]:
+    def forward(
+        self, tokens_BT: Tensor, state: AttentiveState | None = None, look: Look | None = None
+    ) -> tuple[Prediction, AttentiveState]:
         packed = pack_left(tokens_BT, self.padding, self.training)
         state = state or self.begin(len(tokens_BT))
         x_BTD = F.dropout(self.embedding(packed.tokens_BT), self.config.dropout, self.training)

@@ -103,6 +103,7 @@ class LanguageModel(nn.Module, ABC):
     family: ClassVar[str]
     Config: ClassVar[type]
     context: int | None = None  # the most tokens a state can hold; None: no bound
+    training_defaults: ClassVar[dict[str, Any] | None] = {}  # the family's own defaults of training options; None: it counts
     batch_tokens: ClassVar[int] = 1 << 15  # how many tokens a call may read at a time while measuring
 
     def __init__(self, vocabulary_size: int, config: Any):
@@ -125,7 +126,7 @@ class LanguageModel(nn.Module, ABC):
         """The places that can be watched or changed, and their shapes."""
         return {}
 
-    def fit(self, text: Encoded, descend: Callable[["LanguageModel"], None]) -> None:
+    def fit(self, text: Encoded, descend: Callable[["LanguageModel"], object]) -> None:
         """Learn from a text. Gradient descent, handed in by the trainer, unless a family counts."""
         descend(self)
 

@@ -37,6 +37,7 @@ class Link:
 @final
 class Ngram(LanguageModel):
     family = "ngram"
+    training_defaults = None
     batch_tokens = 1 << 18  # the larger, the more the cache helps
 
     @dataclass(frozen=True, kw_only=True)
@@ -64,7 +65,7 @@ class Ngram(LanguageModel):
         super().__init__(vocabulary_size, config)
         self.order = config.order
 
-    def fit(self, text: Encoded, descend: Callable[[LanguageModel], None]) -> None:
+    def fit(self, text: Encoded, descend: Callable[[LanguageModel], object]) -> None:
         config, size = self.config, self.vocabulary_size
         chosen = {
             "maximum-likelihood": smoothing.maximum_likelihood,

@@ -51,7 +51,9 @@ class Recurrent(LanguageModel, ABC):
     def sites(self) -> dict[str, str]:
         return {"embedding": "(B, T, D)", "hidden": "(B, T, D)"}
 
-    def forward(self, tokens_BT: Tensor, state: RecurrentState | None = None, look: Look | None = None) -> tuple[Prediction, RecurrentState]:
+    def forward(
+        self, tokens_BT: Tensor, state: RecurrentState | None = None, look: Look | None = None
+    ) -> tuple[Prediction, RecurrentState]:
         packed = pack_left(tokens_BT, self.padding, self.training)
         if state is None:
             state = RecurrentState(tokens_BT.new_zeros(len(tokens_BT)), *self.recurrence.begin(len(tokens_BT)))

@@ -96,10 +96,12 @@ class Transformer(LanguageModel):
     def sites(self) -> dict[str, str]:
         found = {"embedding": "(B, T, D)"}
         for block in self.blocks:
-            found |= block.sites()
+            found |= block.sites()  # type: ignore[operator]
         return found | {"features": "(B, T, D)"}
 
-    def forward(self, tokens_BT: Tensor, state: TransformerState | None = None, look: Look | None = None) -> tuple[Prediction, TransformerState]:
+    def forward(
+        self, tokens_BT: Tensor, state: TransformerState | None = None, look: Look | None = None
+    ) -> tuple[Prediction, TransformerState]:
         where, new_position_B, slot_BS = self._where(tokens_BT, state)
         x_BTD = self.positions.place(self.embedding(tokens_BT), where.position_BT)
         x_BTD = F.dropout(x_BTD, self.config.dropout, self.training)
@@ -126,7 +128,7 @@ class Transformer(LanguageModel):
         used = slot_BS.shape[1] - tokens_BT.shape[1]
         if state is None and self.training:  # rows are padded on the right only: a causal mask hides it
             return Where(position_BT, causal, bias, used), new_position_B, slot_BS
-        if int(new_position_B.max()) > self.context:
+        if int(new_position_B.max()) > self.config.context:
             raise ValueError(f"a context of {self.context} tokens is full: begin again from the last part of it")
         if bool((slot_BS > 0).all()) and (state is None or tokens_BT.shape[1] == 1):
             mask = causal if state is None else everything

@@ -15,7 +15,7 @@ from torch import Tensor
 @final
 @dataclass(frozen=True)
 class Mask:
-    """A list of rules, all of which must allow a look, over positions: by default the keys stand at 0..K-1 and the queries at the last Q."""
+    """Rules, all of which must allow a look, over positions: by default the keys stand at 0..K-1 and the queries at the last Q."""
 
     rules: tuple[tuple[str, int], ...] = ()  # a rule's name and its number, 0 where it needs none
     query_position_BQ: Tensor | None = None

@@ -27,7 +27,7 @@ from regard.tokens.choose import tokenizer_from_json
 from regard.tokens.contract import Tokenizer
 
 FORMAT = 1
-CONFIG, MODEL, TOKENIZER = "config.json", "model.safetensors", "tokenizer.json"
+CONFIG, MODEL, TOKENIZER, TRAINING = "config.json", "model.safetensors", "tokenizer.json", "training.json"
 
 
 @dataclass(frozen=True)
@@ -70,13 +70,23 @@ def next_free(family: str, parent: Path = Path("runs")) -> Path:
 
 
 def save(run: Run, out: Path) -> Run:
+    """Write a new run folder, all at once."""
     check_free(out)
     with _renamed_into(out) as folder:
-        write_tensors(run.model.tensors(), folder / MODEL)
-        (folder / TOKENIZER).write_text(json.dumps(run.tokenizer.to_json(), ensure_ascii=False))
-        hashes = {name: file_hash(folder / name) for name in (MODEL, TOKENIZER)}
-        (folder / CONFIG).write_text(json.dumps({**run.config, "files": hashes}, indent=2, ensure_ascii=False))
+        finish(run, folder)
     return dataclasses.replace(run, folder=out)
+
+
+def finish(run: Run, folder: Path, **outcome: Any) -> Run:
+    """Make a folder a run. config.json, which says what the others hold, comes last and is renamed into place."""
+    write_tensors(run.model.tensors(), folder / MODEL)
+    (folder / TOKENIZER).write_text(json.dumps(run.tokenizer.to_json(), ensure_ascii=False))
+    hashes = {name: file_hash(folder / name) for name in (MODEL, TOKENIZER)}
+    config = {**run.config, **outcome, "files": hashes}
+    beside = folder / f"{CONFIG}.tmp"
+    beside.write_text(json.dumps(config, indent=2, ensure_ascii=False))
+    os.replace(beside, folder / CONFIG)
+    return dataclasses.replace(run, config=config, folder=folder)
 
 
 def write_tensors(tensors: dict[str, torch.Tensor], path: Path) -> None:
@@ -113,6 +123,8 @@ def load(path: str | Path) -> Run:
     if arpa.is_arpa(folder) and folder.is_file():
         model, tokenizer = arpa.read(folder)
         return Run(model.eval(), tokenizer, describe(model, {"train": [], "valid": [], "test": []}, arpa=folder.name))
+    if (folder / TRAINING).is_file() and not (folder / CONFIG).is_file():
+        raise UserError(f"{folder}: its training was stopped before the end; go on with regard train FAMILY --out {folder} --resume")
     if not (folder / CONFIG).is_file():
         raise UserError(f"{folder}: not a run ({CONFIG} is missing); give the folder that regard train wrote")
     try:

@@ -1,0 +1,271 @@
+"""The one gradient loop: average token cross-entropy over the batch's real tokens, for every family that learns by descent.
+
+Shape legend: B rows, T positions.
+"""
+
+import json
+import math
+import signal
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from regard.errors import Interrupted, MachineError
+from regard.models.contract import LanguageModel, State
+from regard.probabilities.measures import token_losses
+from regard.runs.checkpoint import load_checkpoint, optimiser_tensors, restore_optimisers, save_checkpoint
+from regard.runs.machine import Machine
+from regard.runs.optimisers import TrainingOptions, make_optimisers, rate
+from regard.tokens.contract import Encoded
+from regard.tokens.schedule import Corpus, LaneSchedule, Schedule, WindowSchedule
+
+METRICS = "metrics.jsonl"
+
+
+class Step(nn.Module):
+    """What is compiled and distributed: (tokens, targets, state) -> (loss, state). A state is given on only where it is carried."""
+
+    def __init__(self, model: LanguageModel):
+        super().__init__()
+        self.model = model
+
+    def forward(self, tokens_BT: Tensor, targets_BT: Tensor, state: State | None) -> tuple[Tensor, State | None]:
+        prediction, state = self.model(tokens_BT, state)
+        return prediction.loss(targets_BT), state.detach() if self.model.context is None else None
+
+
+@dataclass
+class Progress:
+    """How far a training has come; what a checkpoint remembers beside tensors."""
+
+    step: int = 0
+    epoch: int = 0
+    place: int = 0  # steps into the epoch
+    tokens: int = 0
+    seconds: float = 0.0
+    summed_loss: float = 0.0  # since the last validation
+    summed_steps: int = 0
+    best_loss: float | None = None
+    best_step: int = 0
+    worse: int = 0  # validations since the best
+    metrics: int = 0  # lines written
+
+
+@dataclass(frozen=True)
+class Report:
+    """One line of what is going on, a few times a second."""
+
+    step: int
+    steps: int | None
+    loss: float
+    tokens_per_second: float
+    peak_share: float
+    seconds_left: float
+    valid_loss: float | None
+
+
+Listener = Callable[[Report], None]
+
+
+class Descent:
+    """One training, from the first step or from a checkpoint."""
+
+    def __init__(
+        self, model: LanguageModel, text: Encoded, valid: Encoded, options: TrainingOptions, seed: int, out: Path, machine: Machine,
+        listener: Listener, sample: Callable[[], str],
+    ):  # fmt: skip
+        self.model, self.options, self.out, self.machine = model.to(machine.device), options, out, machine
+        self.listener, self.sample, self.valid = listener, sample, valid
+        self.corpus = Corpus.of(text, model.start, machine.device)
+        self.schedule: Schedule = (
+            LaneSchedule(text, options.segment, options.batch, seed)
+            if model.context is None
+            else WindowSchedule(text, model.context, options.batch, seed)
+        )
+        self.optimisers = make_optimisers(model, options)
+        compiled = options.compile == "on" or (options.compile == "auto" and machine.device.type == "cuda" and model.context is not None)
+        self.step: Callable[..., tuple[Tensor, State | None]] = torch.compile(Step(model)) if compiled else Step(model)
+        self.progress = Progress()
+        self.state: State | None = None
+        self.best: dict[str, Tensor] = {}
+        self.limit = options.steps or (None if options.minutes else 1000)
+
+    def run(self) -> Progress:
+        """Train to the end and leave the model with its best weights."""
+        self._restore()
+        began, shown = time.perf_counter() - self.progress.seconds, 0.0
+        reported = (time.perf_counter(), self.progress.tokens)
+        with stopping() as stop, (self.out / METRICS).open("a") as metrics:
+            while not self._done():
+                loss = self._train_step()
+                now = time.perf_counter()
+                self.progress.seconds = now - began
+                if now - shown > 0.5:
+                    self._report(loss, reported)
+                    shown = now
+                if stop.asked:
+                    self._save()
+                    raise Interrupted(f"stopped at step {self.progress.step}, which is saved")
+                if self.progress.step % self.options.evaluate_every == 0:
+                    self._validate(metrics)
+                    self._save()
+                    reported = (time.perf_counter(), self.progress.tokens)
+            if self.progress.summed_steps:
+                self._validate(metrics)
+        if self.best:
+            self.model.load_state_dict(self.best)
+        return self.progress
+
+    def _done(self) -> bool:
+        if self.options.patience and self.progress.worse >= self.options.patience:
+            return True
+        return self._share() >= 1
+
+    def _share(self) -> float:
+        """How much of the training is behind us."""
+        return self.progress.step / self.limit if self.limit else self.progress.seconds / (60 * float(self.options.minutes or 1))
+
+    def _train_step(self) -> float:
+        progress, options = self.progress, self.options
+        self.model.train()
+        for optimiser in self.optimisers:
+            for group in optimiser.param_groups:
+                group["lr"] = options.learning_rate * rate(self._share(), options)
+        total = 0.0
+        for _ in range(options.accumulate):
+            tokens_BT, targets_BT = self._next_rows()
+            with torch.autocast(self.machine.device.type, torch.bfloat16, enabled=self.machine.bf16):
+                loss, self.state = self.step(tokens_BT, targets_BT, self.state)
+            (loss / options.accumulate).backward()
+            total += float(loss.detach()) / options.accumulate
+        if not math.isfinite(total):
+            raise MachineError(
+                f"the loss is not a number at step {progress.step}; the last checkpoint in {self.out} is whole: "
+                "train again with a lower --learning-rate"
+            )
+        nn.utils.clip_grad_norm_(self.model.parameters(), options.clip)
+        for optimiser in self.optimisers:
+            optimiser.step()
+            optimiser.zero_grad(set_to_none=True)
+        progress.step += 1
+        progress.summed_loss += total
+        progress.summed_steps += 1
+        return total
+
+    def _next_rows(self) -> tuple[Tensor, Tensor]:
+        progress = self.progress
+        if progress.place >= self.schedule.steps(progress.epoch):
+            progress.epoch, progress.place = progress.epoch + 1, 0
+        place_BT, fresh_B = self.schedule.places(progress.epoch, progress.place)
+        progress.place += 1
+        progress.tokens += int((place_BT >= 0).sum())
+        if self.state is not None and bool(fresh_B.any()):
+            self.state = None if bool(fresh_B.all()) else self.state.begin(fresh_B.to(self.machine.device))
+        return self.corpus.rows(place_BT.to(self.machine.device), self.model.padding)
+
+    def _validate(self, metrics: Any) -> None:
+        progress = self.progress
+        loss = (
+            float(token_losses(self.model.eval(), self.valid).mean()) if len(self.valid) else progress.summed_loss / progress.summed_steps
+        )
+        row = {
+            "step": progress.step,
+            "tokens": progress.tokens,
+            "train_loss": progress.summed_loss / progress.summed_steps,
+            "valid_loss": loss if len(self.valid) else None,
+            "learning_rate": self.optimisers[0].param_groups[0]["lr"],
+        }
+        metrics.write(json.dumps(row) + "\n")
+        metrics.flush()
+        with (self.out / "samples.txt").open("a") as samples:
+            samples.write(f"--- step {progress.step}\n{self.sample()}\n")
+        progress.metrics += 1
+        progress.summed_loss, progress.summed_steps = 0.0, 0
+        if progress.best_loss is None or loss < progress.best_loss:
+            progress.best_loss, progress.best_step, progress.worse = loss, progress.step, 0
+            self.best = {name: tensor.clone() for name, tensor in self.model.state_dict().items()}
+        else:
+            progress.worse += 1
+
+    def _report(self, loss: float, since: tuple[float, int]) -> None:
+        progress = self.progress
+        speed = (progress.tokens - since[1]) / max(1e-9, time.perf_counter() - since[0])
+        inner = sum(p.numel() for name, p in self.model.named_parameters() if not name.startswith("embedding"))
+        share = self._share()
+        left = progress.seconds * (1 - share) / max(share, 1e-9)
+        self.listener(Report(progress.step, self.limit, loss, speed, 6 * inner * speed / self.machine.peak, left, progress.best_loss))
+
+    def _save(self) -> None:
+        tensors = {f"model.{name}": tensor for name, tensor in self.model.state_dict().items()}
+        tensors |= {f"best.{name}": tensor for name, tensor in self.best.items()}
+        tensors |= optimiser_tensors(self.optimisers)
+        tensors["random.cpu"] = torch.get_rng_state()
+        if self.machine.device.type == "cuda":
+            tensors["random.cuda"] = torch.cuda.get_rng_state()
+        if self.state is not None:
+            carried = list[Tensor]()
+            self.state.map(lambda tensor: carried.append(tensor) or tensor)  # type: ignore[func-returns-value]
+            tensors |= {f"state.{number}": tensor for number, tensor in enumerate(carried)}
+        save_checkpoint(self.out, self.progress.step, tensors, asdict(self.progress))
+
+    def _restore(self) -> None:
+        """Go on from the newest checkpoint; what was written after it is forgotten."""
+        found = load_checkpoint(self.out)
+        if found is None:
+            for name in (METRICS, "samples.txt"):
+                (self.out / name).unlink(missing_ok=True)
+            return
+        tensors, progress = found
+        progress.pop("sha256")
+        self.progress = Progress(**progress)
+        self.model.load_state_dict(_under("model.", tensors))
+        self.best = {name: tensor.to(self.machine.device) for name, tensor in _under("best.", tensors).items()}
+        restore_optimisers(self.optimisers, tensors)
+        carried = _under("state.", tensors)
+        if carried:
+            values = iter(carried[str(number)] for number in range(len(carried)))
+            start_B1 = torch.full((self.options.batch, 1), self.model.start, device=self.machine.device)
+            with torch.no_grad():
+                template = self.model.train()(start_B1)[1]
+            self.state = template.map(lambda tensor: next(values).to(tensor.device))
+        torch.set_rng_state(tensors["random.cpu"])
+        if "random.cuda" in tensors:
+            torch.cuda.set_rng_state(tensors["random.cuda"])
+        lines = (self.out / METRICS).read_text().splitlines(keepends=True)[: self.progress.metrics]
+        (self.out / METRICS).write_text("".join(lines))
+
+
+def _under(prefix: str, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+    return {name.removeprefix(prefix): tensor for name, tensor in tensors.items() if name.startswith(prefix)}
+
+
+@dataclass
+class Stop:
+    asked: bool = False
+
+
+@contextmanager
+def stopping() -> Iterator[Stop]:
+    """Ctrl-C asks to stop after the step, so that what is saved is whole; a second one stops at once."""
+    stop = Stop()
+
+    def ask(*_: Any) -> None:
+        if stop.asked:
+            raise KeyboardInterrupt
+        stop.asked = True
+
+    try:
+        before = signal.signal(signal.SIGINT, ask)
+    except ValueError:  # not the main thread: nobody can ask
+        yield stop
+        return
+    try:
+        yield stop
+    finally:
+        signal.signal(signal.SIGINT, before)

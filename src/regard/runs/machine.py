@@ -1,0 +1,35 @@
+"""What the machine is and what it can do."""
+
+import time
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+
+Precision = Literal["auto", "fp32", "bf16"]
+
+
+@dataclass(frozen=True)
+class Machine:
+    device: torch.device
+    bf16: bool  # linear layers in bf16 (attention on a CPU stays in fp32)
+    peak: float  # floating-point operations a second of a large product in that precision
+
+
+def choose_machine(precision: Precision) -> Machine:
+    """The GPU where there is one. bf16 where a product in it is faster, measured once."""
+    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    plain, half = _product_rate(device, torch.float32), _product_rate(device, torch.bfloat16)
+    bf16 = half > 1.2 * plain if precision == "auto" else precision == "bf16"
+    return Machine(device, bf16, half if bf16 else plain)
+
+
+def _product_rate(device: torch.device, dtype: torch.dtype, size: int = 768) -> float:
+    square = torch.randn(size, size, generator=torch.Generator().manual_seed(0)).to(device, dtype)
+    best = float("inf")
+    for _ in range(4):
+        began = time.perf_counter()
+        total = (square @ square)[0, 0]
+        float(total)  # waits for the device
+        best = min(best, time.perf_counter() - began)
+    return 2 * size**3 / best
