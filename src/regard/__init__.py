@@ -1,6 +1,6 @@
 """regard trains, compares and opens up every kind of language model.
 
-The verbs of the command line as functions: `train`, `load`, `evaluate`, `score`, `generate`, `mix`, `export`.
+The verbs of the command line as functions: `train`, `compare`, `load`, `evaluate`, `score`, `generate`, `mix`, `export`.
 """
 
 from importlib import import_module
@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from regard.errors import MachineError, UserError
+    from regard.runs.comparing import compare
     from regard.runs.exporting import export
     from regard.runs.folder import Run, load
     from regard.runs.training import train
@@ -17,6 +18,7 @@ _HOMES = {
     "MachineError": "regard.errors",
     "Run": "regard.runs.folder",
     "UserError": "regard.errors",
+    "compare": "regard.runs.comparing",
     "evaluate": "regard.runs.using",
     "export": "regard.runs.exporting",
     "generate": "regard.runs.using",
@@ -30,6 +32,7 @@ __all__ = [
     "MachineError",
     "Run",
     "UserError",
+    "compare",
     "evaluate",
     "export",
     "generate",

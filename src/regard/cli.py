@@ -8,6 +8,7 @@ from regard.errors import Interrupted, MachineError, UserError
 
 VERBS = {
     "train": ("regard.commands.train", "train a model on a text"),
+    "compare": ("regard.commands.compare", "several families on one text, under one budget"),
     "evaluate": ("regard.commands.evaluate", "measure a run on a text"),
     "score": ("regard.commands.score", "every token with its log-probability"),
     "generate": ("regard.commands.generate", "write text with a run"),

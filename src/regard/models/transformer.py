@@ -39,6 +39,7 @@ class Where:
     """Positions and mask of one call, the same for every layer."""
 
     position_BT: Tensor
+    angles: tuple[Tensor, Tensor] | None  # of rotary positions
     mask: Mask
     bias_BHQK: Tensor | None
     used: int  # slots filled before
@@ -74,7 +75,7 @@ class Transformer(LanguageModel):
             share(dropout=self.dropout)
             if self.width % self.heads:
                 raise UserError(f"--width {self.width} cannot be divided among --heads {self.heads}; choose a multiple")
-            if self.positions == "rotary" and self.projections == "learned" and (self.width // self.heads) % 2:
+            if self.positions == "rotary" and (self.width // (self.heads if self.projections == "learned" else 1)) % 2:
                 raise UserError("rotary positions need an even number of features a head; change --width or --heads")
             if self.positions == "onehot" and self.context >= self.width:
                 raise UserError("one-hot positions are appended: --width must be larger than --context")
@@ -125,16 +126,18 @@ class Transformer(LanguageModel):
         new_position_B = read_B + real_BT.sum(1)
         slot_BS = position_BT + 1 if state is None else torch.cat([state.slot_BS, position_BT + 1], 1)
         bias = self.positions.bias(position_BT, slot_BS - 1)
+        head_width = self.config.width // (self.config.heads if self.config.projections == "learned" else 1)
+        angles = self.positions.angles(position_BT, head_width)
         used = slot_BS.shape[1] - tokens_BT.shape[1]
         if state is None and self.training:  # rows are padded on the right only: a causal mask hides it
-            return Where(position_BT, causal, bias, used), new_position_B, slot_BS
+            return Where(position_BT, angles, causal, bias, used), new_position_B, slot_BS
         if int(new_position_B.max()) > self.config.context:
             raise ValueError(f"a context of {self.context} tokens is full: begin again from the last part of it")
         if bool((slot_BS > 0).all()) and (state is None or tokens_BT.shape[1] == 1):
             mask = causal if state is None else everything
         else:
             mask = (causal & padding).over(position_BT, slot_BS - 1)
-        return Where(position_BT, mask, bias, used), new_position_B, slot_BS
+        return Where(position_BT, angles, mask, bias, used), new_position_B, slot_BS
 
 
 @final
@@ -173,8 +176,8 @@ class Block(nn.Module):
 
     def _attend(self, x_BTD: Tensor, where: Where, positions: Positions, cache: tuple[Tensor, Tensor] | None, look: Look | None):
         rows, length, width = x_BTD.shape
-        query, key, value = self.project(x_BTD).view(rows, length, 3, self.heads, width // self.heads).permute(2, 0, 3, 1, 4)
-        query, key = positions.turn(query, where.position_BT), positions.turn(key, where.position_BT)
+        both, value = self.project(x_BTD).view(rows, length, 3, self.heads, width // self.heads).permute(2, 0, 3, 1, 4).split([2, 1])
+        (query, key), value = positions.turn(both, where.angles), value.squeeze(0)
         key, value, seen_key, seen_value = remember(key, value, cache, where.used)
         site = f"{self.name}.attention"
         mixed = attend(query, seen_key, seen_value, score=self.score, mask=where.mask, bias_BHQK=where.bias_BHQK, look=look, site=site)
@@ -194,7 +197,7 @@ class Mixing(nn.Module):
         return {f"{self.name}.attention": "(B, 1, T, S)"}
 
     def forward(self, x_BTD: Tensor, where: Where, positions: Positions, cache: tuple[Tensor, Tensor] | None, look: Look | None):
-        x_B1TD = positions.turn(x_BTD.unsqueeze(1), where.position_BT)
+        x_B1TD = positions.turn(x_BTD.unsqueeze(1), where.angles)
         key, value, seen_key, seen_value = remember(x_B1TD, x_BTD.unsqueeze(1), cache, where.used)
         bias = None if where.bias_BHQK is None else where.bias_BHQK[:, :1]
         site = f"{self.name}.attention"

@@ -92,9 +92,15 @@ def _weights(query: Tensor, key: Tensor, score: Score, mask: Mask, bias: Tensor 
 
 def _fused(query: Tensor, key: Tensor, value: Tensor, score: Score, mask: Mask, bias: Tensor | None) -> Tensor:
     dtype = value.dtype
-    if query.device.type == "cpu":  # bf16 kernels are slow there in the backward pass: FINDINGS, "SDPA on a CPU"
+    if query.device.type == "cpu":
+        # bf16 kernels are slow there in the backward pass (shared FINDINGS): fp32, whatever the layers around run in
         wide = torch.promote_types(torch.float32, query.dtype)
-        query, key, value = query.to(wide), key.to(wide), value.to(wide)
+        with torch.autocast("cpu", enabled=False):
+            return _library(query.to(wide), key.to(wide), value.to(wide), score, mask, bias).to(dtype)
+    return _library(query, key, value, score, mask, bias)
+
+
+def _library(query: Tensor, key: Tensor, value: Tensor, score: Score, mask: Mask, bias: Tensor | None) -> Tensor:
     scale = 1.0 if isinstance(score, Dot) else None
     causal = mask.is_only_causal() and query.shape[2] == key.shape[2] and bias is None
     visible = None
@@ -102,4 +108,4 @@ def _fused(query: Tensor, key: Tensor, value: Tensor, score: Score, mask: Mask, 
         visible = mask.visible(query.shape[2], key.shape[2], query.device).unsqueeze(1)
     if bias is not None:  # the kernel takes one mask: the bias, with what is hidden at -inf
         visible = bias.to(query.dtype) if visible is None else torch.where(visible, bias.to(query.dtype), -torch.inf)
-    return F.scaled_dot_product_attention(query, key, value, attn_mask=visible, is_causal=causal, scale=scale).to(dtype)
+    return F.scaled_dot_product_attention(query, key, value, attn_mask=visible, is_causal=causal, scale=scale)

@@ -22,9 +22,13 @@ class Positions(nn.Module, ABC):
         """The embeddings with their positions."""
         return embedded_BTD
 
-    def turn(self, vectors_BHTE: Tensor, position_BT: Tensor) -> Tensor:
-        """Queries or keys with their positions."""
-        return vectors_BHTE
+    def angles(self, position_BT: Tensor, head_width: int) -> tuple[Tensor, Tensor] | None:
+        """What `turn` needs, worked out once for all layers."""
+        return None
+
+    def turn(self, vectors: Tensor, angles: tuple[Tensor, Tensor] | None) -> Tensor:
+        """Queries and keys (..., B, H, T, E) with their positions."""
+        return vectors
 
     def bias(self, query_BQ: Tensor, key_BK: Tensor) -> Tensor | None:
         """(B, H, Q, K): what is added to the scores."""
@@ -105,11 +109,16 @@ class Learned(Positions):
 class Rotary(Positions):
     """Pairs of features turn by an angle that grows with the position, so that q.k depends on the distance alone (Su et al. 2021)."""
 
-    def turn(self, vectors_BHTE: Tensor, position_BT: Tensor) -> Tensor:
-        angles_BTF = position_BT.unsqueeze(2) * frequencies(vectors_BHTE.shape[3], position_BT.device)
-        cosine, sine = (part.unsqueeze(1).to(vectors_BHTE.dtype) for part in (angles_BTF.cos(), angles_BTF.sin()))
-        first, second = vectors_BHTE.chunk(2, 3)
-        return torch.cat([first * cosine - second * sine, second * cosine + first * sine], 3)
+    def angles(self, position_BT: Tensor, head_width: int) -> tuple[Tensor, Tensor]:
+        angle_B1TF = (position_BT.unsqueeze(2) * frequencies(head_width, position_BT.device)).unsqueeze(1)
+        angle_B1TE = torch.cat([angle_B1TF, angle_B1TF], 3)
+        return angle_B1TE.cos(), angle_B1TE.sin()
+
+    def turn(self, vectors: Tensor, angles: tuple[Tensor, Tensor] | None) -> Tensor:
+        assert angles is not None
+        cosine, sine = angles
+        first, second = vectors.chunk(2, -1)
+        return vectors * cosine + torch.cat([-second, first], -1) * sine
 
 
 @final

@@ -25,7 +25,7 @@ from regard.runs.optimisers import TrainingOptions, make_optimisers, rate
 from regard.tokens.contract import Encoded
 from regard.tokens.schedule import Corpus, LaneSchedule, Schedule, WindowSchedule
 
-METRICS = "metrics.jsonl"
+METRICS, TIMING, SAMPLES = "metrics.jsonl", "timing.jsonl", "samples.txt"  # what takes time is kept apart: the rest can be repeated
 
 
 class Step(nn.Module):
@@ -183,7 +183,9 @@ class Descent:
         }
         metrics.write(json.dumps(row) + "\n")
         metrics.flush()
-        with (self.out / "samples.txt").open("a") as samples:
+        with (self.out / TIMING).open("a") as timing:
+            timing.write(json.dumps({"step": progress.step, "seconds": progress.seconds}) + "\n")
+        with (self.out / SAMPLES).open("a") as samples:
             samples.write(f"--- step {progress.step}\n{self.sample()}\n")
         progress.metrics += 1
         progress.summed_loss, progress.summed_steps = 0.0, 0
@@ -218,7 +220,7 @@ class Descent:
         """Go on from the newest checkpoint; what was written after it is forgotten."""
         found = load_checkpoint(self.out)
         if found is None:
-            for name in (METRICS, "samples.txt"):
+            for name in (METRICS, TIMING, SAMPLES):
                 (self.out / name).unlink(missing_ok=True)
             return
         tensors, progress = found
@@ -237,8 +239,9 @@ class Descent:
         torch.set_rng_state(tensors["random.cpu"])
         if "random.cuda" in tensors:
             torch.cuda.set_rng_state(tensors["random.cuda"])
-        lines = (self.out / METRICS).read_text().splitlines(keepends=True)[: self.progress.metrics]
-        (self.out / METRICS).write_text("".join(lines))
+        for name in (METRICS, TIMING):
+            lines = (self.out / name).read_text().splitlines(keepends=True)[: self.progress.metrics]
+            (self.out / name).write_text("".join(lines))
 
 
 def _under(prefix: str, tensors: dict[str, Tensor]) -> dict[str, Tensor]:

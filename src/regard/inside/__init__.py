@@ -1,0 +1,1 @@
+"""Looking: numbers and strings in, pictures out."""
