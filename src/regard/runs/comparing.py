@@ -86,7 +86,8 @@ def compare(
         for seed in range(1, seeds + 1 if family_class(family).training_defaults is not None else 2):
             folder = out / (name.replace(":", "-") if seed == 1 else f"{name.replace(':', '-')}-{seed}")
             budget = _budget(family, minutes, tokens_each)
-            trained = train(family, **parts, tokens=kind, document=document, seed=seed, out=str(folder), **budget)
+            options: dict[str, Any] = {**parts, **budget, "tokens": kind, "document": document, "seed": seed}
+            trained = train(family, out=str(folder), **options)
             result = _measured(name, seed, trained, parts["test"])
             results.append(result)
             finished(result)
@@ -187,7 +188,8 @@ def _reference(results: list[Result]) -> Result:
 
 
 def _rows(results: list[Result]) -> list[dict[str, Any]]:
-    reference, rows = _reference(results), []
+    reference = _reference(results)
+    rows = list[dict[str, Any]]()
     for name in dict.fromkeys(result.name for result in results):
         same = [result for result in results if result.name == name]
         figures = [result.measure.bits_per_byte for result in same if result.measure.bits_per_byte is not None]

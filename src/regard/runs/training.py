@@ -166,7 +166,7 @@ def _texts(options: TextOptions, hold: bool) -> Texts:
         if kept:
             train.append(Source(source.name, kept))
         if rest:
-            valid.append(Source(f"{source.name} (held out)", rest))
+            valid.append(Source(source.name, rest, first=len(kept)))
     assert sum(len(source.text) for source in valid) == len(last)
     if not train or not valid:
         raise UserError("the training text is too short to hold out a tenth of it: give more, or name a --valid text")

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -13,7 +14,8 @@ from regard.probabilities import decoding, measures
 from regard.probabilities.decoding import Sampling
 from regard.probabilities.measures import Measure
 from regard.runs.folder import Run, load
-from regard.text.files import Source, read
+from regard.text.builtin import BUILT_IN, topics
+from regard.text.files import Source, read, read_file
 
 
 def evaluate(run: Run | str | Path, text: str | Sequence[str] = (), *, stride: int | None = None) -> Measure:
@@ -31,11 +33,15 @@ def own_text(run: Run) -> list[Source]:
     records = run.config["texts"]["test"] or run.config["texts"]["valid"]
     if not records:
         raise UserError("this run was trained without --valid or --test; say which text: --text FILE")
-    sources = read([record["name"] for record in records])
-    for source, record in zip(sources, records, strict=True):
-        if source.sha256 != record["sha256"]:
-            raise UserError(f"{source.name}: has changed since the run was trained; name the text yourself: --text FILE")
-    return sources
+    return [_again(record) for record in records]
+
+
+def _again(record: dict[str, Any]) -> Source:
+    whole = topics() if record["name"] == BUILT_IN else read_file(record["name"])
+    source = Source(whole.name, whole.text[record["first"] :], record["first"])
+    if source.sha256 != record["sha256"]:
+        raise UserError(f"{source.name}: has changed since the run was trained; name the text yourself: --text FILE")
+    return source
 
 
 @dataclass(frozen=True)

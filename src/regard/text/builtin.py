@@ -2,9 +2,11 @@
 
 from regard.text.files import Source
 
+BUILT_IN = "built-in"
+
 
 def topics() -> Source:
     """The language reference as one text. It differs a little between Python versions, so runs record its hash."""
     from pydoc_data.topics import topics  # a large module: read only when it is wanted
 
-    return Source("built-in", "".join(topics[name].rstrip("\n") + "\n\n" for name in sorted(topics)))
+    return Source(BUILT_IN, "".join(topics[name].rstrip("\n") + "\n\n" for name in sorted(topics)))

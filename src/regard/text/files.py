@@ -19,6 +19,7 @@ class Source:
 
     name: str
     text: str
+    first: int = 0  # the text is what stands in the file from this character on: held out from training
 
     @cached_property
     def utf8(self) -> bytes:
@@ -30,7 +31,7 @@ class Source:
 
     def record(self) -> dict[str, object]:
         """What a run remembers of a text it has read."""
-        return {"name": self.name, "bytes": len(self.utf8), "sha256": self.sha256}
+        return {"name": self.name, "first": self.first, "bytes": len(self.utf8), "sha256": self.sha256}
 
 
 def read(paths: Sequence[str]) -> list[Source]:

@@ -1,0 +1,298 @@
+"""Training that can be trusted: what is read, what a loss is, and that a run that was killed is the run that was not."""
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import torch
+from torch import nn
+
+import regard
+from regard.errors import MachineError, UserError
+from regard.models import predictions
+from regard.models.predictions import SoftmaxPrediction
+from regard.models.transformer import Transformer
+from regard.runs import checkpoint
+from regard.runs.optimisers import TrainingOptions, make_optimisers, rate
+from regard.runs.training import Trained
+from regard.tokens.choose import TokenOptions, train_tokenizer
+from regard.tokens.schedule import Corpus, LaneSchedule, WindowSchedule
+
+TEXT = "".join(f"line {number % 13} says {'abc' * (number % 5)} and ends\n" for number in range(200))
+SMALL = ["--tokens", "char", "--steps", "24", "--evaluate-every", "6", "--batch", "4", "--width", "16"]
+MORE = {
+    "lstm": ["--layers", "2", "--segment", "11"],
+    "attentive": ["--layers", "1", "--segment", "11", "--lookback", "7"],
+    "transformer": ["--layers", "2", "--heads", "2", "--context", "17", "--dropout", "0.1"],
+}
+
+
+@pytest.fixture
+def text(tmp_path) -> Path:
+    (tmp_path / "text.txt").write_text(TEXT)
+    return tmp_path / "text.txt"
+
+
+def encoded(document="file", tokens="char"):
+    tokenizer, text = train_tokenizer([TEXT], TokenOptions(tokens=tokens, document=document))
+    return tokenizer, text
+
+
+@pytest.mark.parametrize("document", ["file", "line"])
+@pytest.mark.parametrize("epoch", [0, 1])
+def test_every_token_is_a_target_once_an_epoch(document, epoch):
+    tokenizer, text = encoded(document)
+    for schedule in (WindowSchedule(text, 23, 3, seed=5), LaneSchedule(text, 23, 3, seed=5)):
+        corpus = Corpus.of(text, tokenizer.start, torch.device("cpu"))
+        seen, goes_on = [], {}
+        for step in range(schedule.steps(epoch)):
+            place_BT, fresh_B = schedule.places(epoch, step)
+            tokens_BT, targets_BT = corpus.rows(place_BT, tokenizer.padding)
+            seen += place_BT[place_BT >= 0].tolist()
+            for lane, (places, fresh) in enumerate(zip(place_BT.tolist(), fresh_B.tolist(), strict=True)):
+                real = [place for place in places if place >= 0]
+                assert places == real + [-1] * (len(places) - len(real))  # padded on the right only
+                assert real == list(range(real[0], real[0] + len(real))) if real else True
+                assert fresh or goes_on[lane] == real[0]  # a row that is not fresh goes on where it was
+                goes_on[lane] = real[-1] + 1 if real else -1
+            starts = torch.isin(place_BT, text.starts_D)
+            assert bool(((tokens_BT == tokenizer.start) == starts).all())
+            assert bool(((targets_BT >= 0) == (place_BT >= 0)).all())
+        dropped = 0 if isinstance(schedule, LaneSchedule) else 23 * 3  # the last, unfilled batch of windows
+        assert len(seen) == len(set(seen))
+        assert len(text) - dropped <= len(seen) <= len(text)
+
+
+def test_schedules_depend_on_seed_epoch_and_step_alone():
+    _, text = encoded("line")
+    for kind in (WindowSchedule, LaneSchedule):
+        first, again, other = kind(text, 7, 3, seed=5), kind(text, 7, 3, seed=5), kind(text, 7, 3, seed=6)
+        again.places(0, 0)  # another epoch before makes no difference
+        assert torch.equal(first.places(2, 1)[0], again.places(2, 1)[0])
+        assert not torch.equal(first.places(2, 1)[0], other.places(2, 1)[0])
+
+
+@pytest.mark.usefixtures("double")
+@pytest.mark.parametrize("smoothing", [0.0, 0.1])
+def test_the_sliced_loss_is_the_whole_loss(monkeypatch, smoothing):
+    generator = torch.Generator().manual_seed(3)
+    features, weight, bias = (torch.randn(*shape, generator=generator).requires_grad_() for shape in ((2, 7, 5), (13, 5), (13,)))
+    targets = torch.tensor([[1, 2, -1, 12, 0, 5, 5], [-1, -1, 3, 4, 11, 1, 0]])
+    weights = torch.rand(2, 7, generator=generator)
+    results = []
+    for slice_size in (1 << 24, 13 * 3):
+        monkeypatch.setattr(predictions, "SLICE", slice_size)
+        loss = SoftmaxPrediction(features, weight, bias).loss(targets, weights, smoothing)
+        results.append((loss, *torch.autograd.grad(3 * loss, (features, weight, bias))))
+    for whole, sliced in zip(*results, strict=True):
+        torch.testing.assert_close(sliced, whole, rtol=1e-12, atol=1e-12)
+    plain = nn.functional.cross_entropy(
+        (features @ weight.T + bias).flatten(0, 1), targets.flatten(), ignore_index=-1, reduction="none", label_smoothing=smoothing
+    )
+    real = (targets >= 0) * weights
+    torch.testing.assert_close(results[0][0], (plain.view(2, 7) * real).sum() / real.sum())
+
+
+def test_the_learning_rate_rises_then_falls():
+    for decay in ("cosine", "linear"):
+        options = TrainingOptions(warmup=0.1, decay=decay)
+        rates = [rate(share / 100, options) for share in range(101)]
+        assert rates[10] == pytest.approx(1)
+        assert max(rates) <= 1
+        assert rates[:11] == sorted(rates[:11])
+        assert rates[10:] == sorted(rates[10:], reverse=True)
+        assert rates[-1] == pytest.approx(0.01)
+    assert rate(0.55, TrainingOptions(warmup=0.1, decay="linear")) == pytest.approx(0.01 + 0.99 / 2)
+
+
+def test_muon_moves_inner_matrices_and_adamw_the_rest():
+    model = Transformer(7, Transformer.Config(layers=1, width=4, heads=1, context=3))
+    muon, adamw = make_optimisers(model, TrainingOptions(optimiser="muon"))
+    inner = {id(parameter) for group in muon.param_groups for parameter in group["params"]}
+    assert inner == {id(p) for name, p in model.named_parameters() if name.startswith("blocks") and p.dim() == 2}
+    rest = {id(parameter) for group in adamw.param_groups for parameter in group["params"]}
+    assert inner | rest == {id(parameter) for parameter in model.parameters()}
+
+
+def files(run: Path) -> tuple[bytes, str]:
+    return (run / "model.safetensors").read_bytes(), (run / "metrics.jsonl").read_text()
+
+
+def start(folder: Path, family: str, out: str, *more: str, stderr: int = subprocess.DEVNULL) -> subprocess.Popen:
+    arguments = ["train", family, "--out", out, *more]
+    return subprocess.Popen([sys.executable, "-m", "regard", *arguments], cwd=folder, stdout=subprocess.DEVNULL, stderr=stderr)
+
+
+@pytest.mark.parametrize("family", MORE)
+def test_a_killed_run_ends_like_one_that_was_not(tmp_path, text, family):
+    options = ["--text", "text.txt", *SMALL, *MORE[family]]
+    assert start(tmp_path, family, "whole", *options).wait(120) == 0
+    chance = random.Random(family)
+    process = start(tmp_path, family, "killed", *options)
+    kills = 0
+    while process.poll() is None:
+        if kills < 2 and list((tmp_path / "killed").glob("checkpoint-*[0-9]")):
+            time.sleep(chance.random() * 0.1)
+            process.send_signal(signal.SIGKILL)
+            process.wait()
+            kills += 1
+            if (tmp_path / "killed" / "config.json").exists():
+                break
+            process = start(tmp_path, family, "killed", "--resume")
+        time.sleep(0.01)
+    assert process.wait() in (0, -signal.SIGKILL)
+    assert kills
+    assert files(tmp_path / "killed") == files(tmp_path / "whole")
+    assert not list((tmp_path / "killed").glob("checkpoint*"))
+
+
+def test_ctrl_c_saves_and_says_how_to_go_on(tmp_path, text):
+    options = ["--text", "text.txt", *SMALL, *MORE["lstm"]]
+    assert start(tmp_path, "lstm", "whole", *options).wait(120) == 0
+    process = start(tmp_path, "lstm", "stopped", *options, stderr=subprocess.PIPE)
+    while not list(tmp_path.glob("stopped/checkpoint-*[0-9]")):
+        time.sleep(0.005)
+    process.send_signal(signal.SIGINT)
+    _, error = process.communicate(timeout=60)
+    if process.returncode == 0:
+        pytest.skip("it was done before it could be stopped")
+    assert process.returncode == 130
+    assert error.decode().strip().splitlines()[-1].endswith("go on with: regard train lstm --out stopped --resume")
+    with pytest.raises(UserError, match="stopped before the end"):
+        regard.load(tmp_path / "stopped")
+    assert start(tmp_path, "lstm", "stopped", "--resume").wait(120) == 0
+    assert files(tmp_path / "stopped") == files(tmp_path / "whole")
+
+
+def small(out: Path, text: Path, **more) -> Trained:
+    options = {"tokens": "char", "steps": 12, "evaluate_every": 4, "batch": 4, "width": 8, "layers": 1, "segment": 11, **more}
+    return regard.train("lstm", text=str(text), out=str(out), **options)
+
+
+def test_the_same_seed_is_the_same_run_and_another_is_not(tmp_path, text):
+    runs = [small(tmp_path / name, text, seed=seed) for name, seed in (("a", 1), ("b", 1), ("c", 2))]
+    assert files(tmp_path / "a") == files(tmp_path / "b")
+    assert files(tmp_path / "a")[0] != files(tmp_path / "c")[0]
+    metrics = [json.loads(line) for line in (tmp_path / "a" / "metrics.jsonl").read_text().splitlines()]
+    assert [row["step"] for row in metrics] == [4, 8, 12]
+    assert metrics[-1]["train_loss"] < metrics[0]["train_loss"]
+    assert (tmp_path / "a" / "samples.txt").read_text().count("--- step") == 3
+    assert regard.evaluate(runs[0].run).loss == pytest.approx(runs[0].loss)
+
+
+def test_the_best_weights_are_kept_and_patience_ends(tmp_path, text):
+    trained = small(tmp_path / "run", text, steps=400, learning_rate=0.5, patience=2, evaluate_every=4, clip=100.0)
+    losses = [json.loads(line)["valid_loss"] for line in (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()]
+    assert trained.steps < 400
+    assert losses.index(min(losses)) == len(losses) - 3
+    assert trained.loss == pytest.approx(min(losses), rel=1e-4)
+
+
+def test_a_loss_that_is_no_number_stops_and_keeps_the_last_good_weights(tmp_path, text, monkeypatch):
+    calls = []
+
+    def loss(self, targets_BT, weights_BT=None, smoothing=0.0):
+        calls.append(1)
+        return super(SoftmaxPrediction, self).loss(targets_BT) * (float("nan") if len(calls) == 7 else 1)
+
+    monkeypatch.setattr(SoftmaxPrediction, "loss", loss)
+    with pytest.raises(MachineError, match="not a number at step 6"):
+        small(tmp_path / "run", text)
+    tensors, progress = checkpoint.load_checkpoint(tmp_path / "run")
+    assert progress["step"] == 4
+    assert all(bool(tensor.isfinite().all()) for tensor in tensors.values())
+
+
+def test_a_resumed_run_cannot_change_text_or_options(tmp_path, text, monkeypatch):
+    monkeypatch.setattr("regard.runs.training.finish", lambda *_, **__: (_ for _ in ()).throw(MachineError("full")))
+    with pytest.raises(MachineError):
+        small(tmp_path / "run", text)
+    monkeypatch.undo()
+    with pytest.raises(UserError, match="--width was 8 when"):
+        regard.train("lstm", out=str(tmp_path / "run"), resume=True, width=16)
+    with pytest.raises(UserError, match="holds a lstm, not a gru"):
+        regard.train("gru", out=str(tmp_path / "run"), resume=True)
+    text.write_text(TEXT + "more\n")
+    with pytest.raises(UserError, match=r"text\.txt.*has changed"):
+        regard.train("lstm", out=str(tmp_path / "run"), resume=True)
+    text.write_text(TEXT)
+    assert regard.train("lstm", out=str(tmp_path / "run"), resume=True).steps == 12
+    with pytest.raises(UserError, match="is finished"):
+        regard.train("lstm", out=str(tmp_path / "run"), resume=True)
+    with pytest.raises(UserError, match="no training to resume"):
+        regard.train("lstm", out=str(tmp_path / "none"), resume=True)
+
+
+def test_a_disk_that_fills_while_saving_keeps_the_last_checkpoint(tmp_path, text, monkeypatch):
+    saved = []
+    write = checkpoint.write_tensors
+
+    def fills(tensors, path):
+        if len(saved) == 2:
+            path.write_bytes(b"half")
+            raise MachineError("could not be written: free some room")
+        saved.append(path)
+        write(tensors, path)
+
+    monkeypatch.setattr(checkpoint, "write_tensors", fills)
+    with pytest.raises(MachineError, match="free some room"):
+        small(tmp_path / "run", text)
+    assert checkpoint.load_checkpoint(tmp_path / "run")[1]["step"] == 8
+    assert not list((tmp_path / "run").glob("*.tmp"))
+    monkeypatch.undo()
+    regard.train("lstm", out=str(tmp_path / "run"), resume=True)
+    small(tmp_path / "whole", text)
+    assert files(tmp_path / "run") == files(tmp_path / "whole")
+
+
+def test_a_damaged_checkpoint_is_not_used(tmp_path):
+    for step in (3, 5):
+        checkpoint.save_checkpoint(tmp_path, step, {"x": torch.full((2,), float(step))}, {"step": step})
+        if step == 3:
+            os.rename(tmp_path / "checkpoint-00000003", tmp_path / "kept")
+    os.rename(tmp_path / "kept", tmp_path / "checkpoint-00000003")
+    (tmp_path / "checkpoint-00000005" / "tensors.safetensors").write_bytes(b"cut")
+    tensors, progress = checkpoint.load_checkpoint(tmp_path)
+    assert progress["step"] == 3
+    assert tensors["x"].tolist() == [3, 3]
+
+
+def test_two_processes_never_write_one_run(tmp_path):
+    with checkpoint.only_writer(tmp_path / "run"):
+        path = str(tmp_path / "run")
+        code = f"from regard.runs.checkpoint import only_writer\nfrom pathlib import Path\nwith only_writer(Path({path!r})): pass"
+        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert "another process is training" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("family", "options", "words"),
+    [
+        ("transformer", {"context": 100_000}, "a --context of 100000 needs at least that many"),
+        ("lstm", {"batch": 100_000}, "lower --batch"),
+        ("lstm", {"steps": 1, "minutes": 1.0}, "not both"),
+        ("lstm", {"steps": 0}, "--steps must be above 0"),
+        ("lstm", {"learning_rate": -1.0}, "--learning-rate must be above 0"),
+        ("lstm", {"wdth": 3}, "has no option 'wdth'"),
+        ("ngram", {"steps": 3}, "ngram has no option 'steps'"),
+    ],
+)
+def test_impossible_training_is_refused(tmp_path, text, family, options, words):
+    with pytest.raises(UserError, match=words):
+        regard.train(family, text=str(text), tokens="char", out=str(tmp_path / "run"), **options)
+
+
+@pytest.mark.parametrize("family", ["rnn", "lstm", "gru", "attentive", "transformer"])
+def test_every_family_learns_a_text_by_heart(tmp_path, family):
+    """A model that trains badly is a bug: sixteen letters over and over leave nothing to guess but where the text begins."""
+    (tmp_path / "text.txt").write_text("the quick foxes\n" * 300)
+    options = {"width": 32, "layers": 1, "batch": 8, "steps": 150, "tokens": "char", "evaluate_every": 150, "learning_rate": 0.01}
+    trained = regard.train(family, text=str(tmp_path / "text.txt"), out=str(tmp_path / "run"), **options)
+    assert trained.loss < 0.1
+    assert regard.generate(trained.run, prompt="the quick", length=23, temperature=0) == [" foxes\nthe quick foxes\n"]
