@@ -9,7 +9,7 @@ Shape legend: B rows, T positions, D width, L layers, S remembered states, K = S
 """
 
 from dataclasses import dataclass
-from typing import final
+from typing import Any, ClassVar, final
 
 import torch
 import torch.nn.functional as F
@@ -36,12 +36,13 @@ class AttentiveState(State):
 @final
 class Attentive(LanguageModel):
     family = "attentive"
+    training_defaults: ClassVar[dict[str, Any] | None] = {"learning_rate": 0.01, "segment": 32}
 
     @dataclass(frozen=True, kw_only=True)
     class Config:
         cell: CellName = "lstm"
         """The recurrent cell."""
-        layers: int = 2
+        layers: int = 1
         """How many recurrent layers are stacked."""
         width: int = 256
         """Features of an embedding and of a hidden state."""

@@ -5,7 +5,7 @@ Shape legend: B rows, T positions, D width, L layers, V vocabulary.
 
 from abc import ABC
 from dataclasses import dataclass
-from typing import ClassVar, final
+from typing import Any, ClassVar, final
 
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -25,10 +25,11 @@ class RecurrentState(State):
 
 class Recurrent(LanguageModel, ABC):
     cell: ClassVar[CellName]
+    training_defaults: ClassVar[dict[str, Any] | None] = {"learning_rate": 0.01, "segment": 32}
 
     @dataclass(frozen=True, kw_only=True)
     class Config:
-        layers: int = 2
+        layers: int = 1
         """How many recurrent layers are stacked."""
         width: int = 256
         """Features of an embedding and of a hidden state."""
@@ -72,6 +73,7 @@ class Recurrent(LanguageModel, ABC):
 class Rnn(Recurrent):
     family = "rnn"
     cell = "rnn"
+    training_defaults: ClassVar[dict[str, Any] | None] = {"learning_rate": 0.003, "segment": 32}  # it has no gates to save it from more
 
 
 @final

@@ -9,7 +9,7 @@ Shape legend: B rows, T positions, S slots remembered, H heads, E head width, D 
 
 import math
 from dataclasses import dataclass
-from typing import Literal, final
+from typing import Any, ClassVar, Literal, final
 
 import torch
 import torch.nn.functional as F
@@ -48,6 +48,7 @@ class Where:
 @final
 class Transformer(LanguageModel):
     family = "transformer"
+    training_defaults: ClassVar[dict[str, Any] | None] = {"learning_rate": 0.01, "optimiser": "muon"}
 
     @dataclass(frozen=True, kw_only=True)
     class Config:

@@ -1,0 +1,136 @@
+"""Comparing: one text, one budget, a fair table, and a report that opens offline."""
+
+import dataclasses
+import json
+import re
+import shutil
+from pathlib import Path
+
+import pytest
+
+import regard
+from regard.errors import UserError
+from regard.probabilities.measures import Measure, Protocol
+from regard.runs.comparing import Comparison, comparable
+
+TEXT = "".join(f"line {number % 13} says {'abc' * (number % 5)} and <script>alert({number % 3})</script> ends\n" for number in range(300))
+
+
+@pytest.fixture(scope="module")
+def comparison(tmp_path_factory) -> Comparison:
+    folder = tmp_path_factory.mktemp("compared")
+    (folder / "text.txt").write_text(TEXT)
+    return regard.compare(
+        str(folder / "text.txt"), families=["ngram", "rnn", "transformer"], tokens="char", tokens_each=3000, seeds=2, out=folder / "out"
+    )
+
+
+def test_the_table_is_ranked_by_bits_per_byte_with_intervals_over_seeds(comparison: Comparison):
+    table = comparison.table()
+    assert {row["name"] for row in table} == {"ngram", "rnn", "transformer"}
+    assert [row["rank"] for row in table] == [1, 2, 3]
+    assert [row["bits_per_byte"] for row in table] == sorted(row["bits_per_byte"] for row in table)
+    assert {row["name"]: row["interval"] is None for row in table} == {"ngram": True, "rnn": False, "transformer": False}
+    assert [result.seed for result in comparison.results] == [1, 1, 2, 1, 2]
+
+
+def test_every_run_saw_the_same_text_and_can_be_measured_again(comparison: Comparison):
+    parts = [(comparison.out / "text" / f"{name}.txt").read_text() for name in ("train", "valid", "test")]
+    assert "".join(parts) == TEXT
+    for result in comparison.results:
+        assert regard.evaluate(result.folder).loss == pytest.approx(result.measure.loss)
+        assert result.measure.bytes == len(parts[2])
+
+
+def test_the_same_budget_of_tokens(comparison: Comparison):
+    for result in comparison.results:
+        if result.family != "ngram":
+            steps = json.loads((Path(result.folder) / "config.json").read_text())["steps"]
+            training = json.loads((Path(result.folder) / "config.json").read_text())["training"]
+            length = 64 if result.family == "transformer" else training["segment"]
+            assert steps == -(-3000 // (training["batch"] * length))
+
+
+def test_reports_say_the_same_as_the_results(comparison: Comparison):
+    results = json.loads((comparison.out / "results.json").read_text())
+    markdown = (comparison.out / "report.md").read_text()
+    page = (comparison.out / "report.html").read_text()
+    for row in results["table"]:
+        figure = f"{row['bits_per_byte']:.3f}"
+        assert figure in markdown
+        assert figure in page
+    assert not re.search(r"""(src|href)=["']?(https?:)?//""", page)
+
+
+def test_the_report_opens_offline_in_a_browser(comparison: Comparison):
+    chromium = shutil.which("chromium")
+    if chromium is None:
+        pytest.skip("chromium is not installed")
+    from playwright.sync_api import sync_playwright
+
+    asked = []
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox", "--disable-background-networking"])
+        page = browser.new_page(viewport={"width": 360, "height": 640})
+        page.on("request", lambda request: asked.append(request.url))
+        errors = []
+        page.on("pageerror", errors.append)
+        page.goto((comparison.out / "report.html").as_uri())
+        page.wait_for_selector("canvas, svg.marks")
+        assert page.locator("tbody tr").count() == 3
+        assert page.evaluate("document.documentElement.scrollWidth") <= 360  # wide things scroll inside, the page does not
+        browser.close()
+    assert errors == []
+    assert [url for url in asked if not url.startswith(("file:", "data:", "blob:"))] == []
+
+
+def measure(**change) -> Measure:
+    protocol = {"tokens": "word", "document": "file", "context": None, "stride": None}
+    protocol |= {name: change.pop(name) for name in list(change) if name in protocol and name != "tokens_count"}
+    base = Measure(2.0, 7.4, 1.0, 100, 500, 0, 0, 1.0, Protocol(**protocol))
+    return dataclasses.replace(base, **change)
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "why"),
+    [
+        ({}, {}, None),
+        ({"tokens": "char"}, {"tokens": "bpe"}, None),  # bits per byte are fair across tokenizers
+        ({"context": 64, "stride": 64}, {}, None),
+        ({"bytes": 499}, {}, "other text"),
+        ({"document": "line"}, {}, "other text or documents"),
+        ({"unknown_tokens": 3}, {}, "unknown words"),
+        ({"unknown_tokens": 3}, {"unknown_tokens": 3}, None),  # the same words replaced in both
+        ({"unknown_tokens": 3}, {"unknown_tokens": 4}, "unknown words"),
+        ({"context": 64, "stride": 32}, {}, "overlapped"),
+        ({"bits_per_byte": None}, {}, "no probability"),
+    ],
+)
+def test_what_must_not_be_ranked_together(first, second, why):
+    answer = comparable(measure(**first), measure(**second))
+    assert (answer is None) if why is None else (why in str(answer))
+
+
+def test_unknown_words_are_not_ranked_and_it_says_why(tmp_path):
+    words = "".join(f"word{number} is {number % 7}\n" for number in range(300))
+    (tmp_path / "text.txt").write_text(words)
+    compared = regard.compare(str(tmp_path / "text.txt"), families=["ngram", "ngram:word"], tokens="char", out=tmp_path / "out")
+    assert [(row["name"], row["rank"]) for row in compared.table()] == [("ngram", 1), ("ngram:word", None)]
+    assert compared.notes == [
+        "ngram:word is not ranked with ngram: unknown words were replaced by one class, which is easier to predict than they were."
+    ]
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"families": ["lsmt"]}, "did you mean lstm"),
+        ({"families": ["ngram:syllable"]}, "tokens are char"),
+        ({"minutes": 1.0, "tokens_each": 5}, "not both"),
+        ({"seeds": 0}, "must be 1 or more"),
+    ],
+)
+def test_mistakes(tmp_path, options, words):
+    with pytest.raises(UserError, match=words):
+        regard.compare(out=tmp_path / "out", **options)
+    assert list(tmp_path.iterdir()) == []
