@@ -95,7 +95,15 @@ def losses(nanogpt: Path, work: Path) -> None:
     theirs = token_losses(NanoGPT(tokenizer.size, peer.eval()), valid)[1:-1]  # its vocabulary has no start and no end
     print(f"  validation loss {float(theirs.mean()):.4f}", flush=True)
     texts = {"text": str(work / "train.txt"), "valid": str(work / "val.txt"), "tokens": "char"}
-    recipe = {"batch": 12, "steps": 2000, "learning_rate": 1e-3, "positions": "learned", "compile": "on", "evaluate_every": 250}
+    recipe = {
+        "batch": 12,
+        "steps": 2000,
+        "learning_rate": 1e-3,
+        "positions": "learned",
+        "compile": "on",
+        "evaluate_every": 500,
+        "optimiser": "adamw",
+    }
     for name, options in {
         "ours, the same recipe": recipe,
         "ours, the same recipe, rotary positions": {**recipe, "positions": "rotary"},

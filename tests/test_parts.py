@@ -149,7 +149,7 @@ def test_with_positions_order_matters_and_without_it_does_not(name: PositionName
     def outputs(positions, words):
         place = torch.arange(5).unsqueeze(0)
         placed = positions.place(words, place).unsqueeze(1)
-        turned = positions.turn(placed, positions.angles(place, placed.shape[3]))
+        turned = positions.turn(placed, positions.angles(place))
         bias = positions.bias(place, place)
         return attend(turned, turned, placed, score=Dot(), mask=everything, bias_BHQK=bias)[0, 0]
 
@@ -164,7 +164,7 @@ def test_rotary_scores_depend_on_the_distance_alone():
     query, key = random(1, 1, 1, 8), random(1, 1, 1, 8, seed=2)
 
     def score(i: int, j: int) -> float:
-        turned = [positions.turn(v, positions.angles(torch.tensor([[p]]), 8)) for v, p in ((query, i), (key, j))]
+        turned = [positions.turn(v, positions.angles(torch.tensor([[p]]))) for v, p in ((query, i), (key, j))]
         return float(Dot()(*turned))
 
     assert score(3, 1) == pytest.approx(score(43, 41), abs=1e-5)

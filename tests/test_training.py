@@ -286,6 +286,7 @@ def test_two_processes_never_write_one_run(tmp_path):
 def test_impossible_training_is_refused(tmp_path, text, family, options, words):
     with pytest.raises(UserError, match=words):
         regard.train(family, text=str(text), tokens="char", out=str(tmp_path / "run"), **options)
+    assert not (tmp_path / "run").exists()
 
 
 @pytest.mark.parametrize("family", ["rnn", "lstm", "gru", "attentive", "transformer"])
@@ -296,3 +297,24 @@ def test_every_family_learns_a_text_by_heart(tmp_path, family):
     trained = regard.train(family, text=str(tmp_path / "text.txt"), out=str(tmp_path / "run"), **options)
     assert trained.loss < 0.1
     assert regard.generate(trained.run, prompt="the quick", length=23, temperature=0) == [" foxes\nthe quick foxes\n"]
+
+
+def test_overlapping_windows_give_more_context_and_say_so(tmp_path):
+    """After one letter of context the next is one of two; after two it is certain: a smaller stride must be better."""
+    (tmp_path / "text.txt").write_text("abacadae" * 400)
+    options = {"width": 32, "layers": 2, "heads": 2, "context": 8, "batch": 8, "steps": 200, "tokens": "char", "evaluate_every": 200}
+    run = regard.train("transformer", text=str(tmp_path / "text.txt"), out=str(tmp_path / "run"), **options).run
+    apart, close, closest = (regard.evaluate(run, stride=stride) for stride in (8, 4, 1))
+    assert regard.evaluate(run).protocol == apart.protocol
+    assert (apart.protocol.stride, close.protocol.stride, closest.protocol.stride) == (8, 4, 1)
+    assert apart.tokens == closest.tokens
+    assert closest.loss < close.loss < apart.loss
+    with pytest.raises(UserError, match="between 1 and that context"):
+        regard.evaluate(run, stride=9)
+
+
+def test_generation_goes_on_past_a_full_context(tmp_path):
+    (tmp_path / "text.txt").write_text("the quick foxes\n" * 300)
+    options = {"width": 32, "layers": 1, "heads": 2, "context": 16, "batch": 8, "steps": 150, "tokens": "char", "evaluate_every": 150}
+    run = regard.train("transformer", text=str(tmp_path / "text.txt"), out=str(tmp_path / "run"), **options).run
+    assert regard.generate(run, prompt="the quick", length=55, temperature=0) == [" foxes\n" + "the quick foxes\n" * 3]

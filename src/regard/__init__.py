@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from regard.runs.training import train
     from regard.runs.using import evaluate, generate, mix, score
 
+__version__ = "0.1.0"
+
 _HOMES = {
     "MachineError": "regard.errors",
     "Run": "regard.runs.folder",

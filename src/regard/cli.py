@@ -4,6 +4,7 @@ import errno
 import sys
 from importlib import import_module
 
+from regard import __version__
 from regard.errors import Interrupted, MachineError, UserError
 
 VERBS = {
@@ -27,7 +28,7 @@ def main(arguments: list[str] | None = None) -> int:
             print(_help())
             return 0
         if arguments[0] == "--version":
-            print(_version())
+            print(f"regard {__version__}")
             return 0
         import_module(_module(arguments[0])).main(arguments[1:])
         sys.stdout.flush()
@@ -75,12 +76,6 @@ def _module(verb: str) -> str:
 def _help() -> str:
     verbs = "\n".join(f"  {name:<10} {what}" for name, (_, what) in VERBS.items())
     return f"usage: regard VERB ...\n\nTrain, compare and open up language models.\n\n{verbs}\n\nregard VERB --help says more."
-
-
-def _version() -> str:
-    from importlib.metadata import version
-
-    return f"regard {version('regard')}"
 
 
 def _say(message: str, code: int) -> int:

@@ -57,12 +57,12 @@ def main(arguments: list[str]) -> None:
 
 
 def _print_table(rows: list[dict[str, str]]) -> None:
+    from rich.box import SIMPLE
     from rich.console import Console
-    from rich.table import Table
+    from rich.table import Column, Table
 
-    table = Table(*rows[0])
-    for name in list(rows[0])[1:]:
-        table.columns[list(rows[0]).index(name)].justify = "right"
+    family, *figures = rows[0]
+    table = Table(Column(family, no_wrap=True), *(Column(name, justify="right", no_wrap=True) for name in figures), box=SIMPLE)
     for row in rows:
         table.add_row(*row.values())
     Console().print(table)

@@ -24,9 +24,8 @@ def bars(rows: list[dict[str, Any]]) -> altair.Chart:
         x=altair.X("bits_per_byte:Q", title="bits per byte (lower is better)"),
         color=altair.Color("name:N", sort=[row["name"] for row in rows], scale=altair.Scale(range=COLOURS), legend=None),
     )
-    return (base.mark_bar() + base.mark_text(align="left", dx=4).encode(text=altair.Text("bits_per_byte:Q", format=".3f"))).properties(
-        width=560, height=28 * len(rows), title="Held-out text"
-    )
+    figures = base.mark_text(align="left", dx=4).encode(text=altair.Text("bits_per_byte:Q", format=".3f"), color=altair.value("#222"))
+    return (base.mark_bar() + figures).properties(width=560, height=28 * len(rows), title="Held-out text")
 
 
 def curves(points: list[dict[str, Any]], order: list[str]) -> altair.Chart:
@@ -45,12 +44,13 @@ def curves(points: list[dict[str, Any]], order: list[str]) -> altair.Chart:
     )
 
 
-def page(title: str, chart: altair.VConcatChart, table: list[dict[str, Any]], notes: list[str]) -> str:
-    """A chart, a table and notes in one HTML file with nothing to fetch."""
+def page(title: str, charts: list[altair.Chart], table: list[dict[str, Any]], notes: list[str]) -> str:
+    """Charts, a table and notes in one HTML file with nothing to fetch."""
+    chart = altair.vconcat(*charts).resolve_scale(color="independent")  # each with its own legend
     header = "".join(f"<th>{html.escape(str(name))}</th>" for name in table[0])
     body = "".join("<tr>" + "".join(f"<td>{html.escape(str(value))}</td>" for value in row.values()) + "</tr>" for row in table)
     said = "".join(f"<p>{html.escape(note)}</p>" for note in notes)
-    drawn = chart.to_html(inline=True, fullhtml=False)
+    drawn = chart.to_html(inline=True, fullhtml=False, embed_options={"actions": False})
     return (
         f"<!doctype html><html lang='en'><head><meta charset='utf-8'><title>{html.escape(title)}</title>"
         "<meta name='viewport' content='width=device-width'>"

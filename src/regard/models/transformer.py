@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, final
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from regard.errors import UserError
@@ -20,7 +19,7 @@ from regard.models.contract import LanguageModel, Prediction, State
 from regard.models.predictions import Readout
 from regard.models.ranges import at_least, share
 from regard.parts.attention import attend
-from regard.parts.layers import FeedForward
+from regard.parts.layers import FeedForward, drop
 from regard.parts.look import Look
 from regard.parts.masks import Mask, causal, everything, padding
 from regard.parts.positions import PositionName, Positions, make_positions
@@ -84,7 +83,8 @@ class Transformer(LanguageModel):
     def __init__(self, vocabulary_size: int, config: Config):
         super().__init__(vocabulary_size, config)
         self.context = config.context
-        self.positions = make_positions(config.positions, config.context, config.width, config.heads)
+        heads = config.heads if config.projections == "learned" else 1
+        self.positions = make_positions(config.positions, config.context, config.width, heads)
         embedding_width = config.width - self.positions.appended
         self.embedding = nn.Embedding(vocabulary_size + 2, embedding_width)
         nn.init.normal_(self.embedding.weight, std=0.02)
@@ -106,7 +106,7 @@ class Transformer(LanguageModel):
     ) -> tuple[Prediction, TransformerState]:
         where, new_position_B, slot_BS = self._where(tokens_BT, state)
         x_BTD = self.positions.place(self.embedding(tokens_BT), where.position_BT)
-        x_BTD = F.dropout(x_BTD, self.config.dropout, self.training)
+        x_BTD = drop(x_BTD, self.config.dropout, self.training)
         if look is not None:
             x_BTD = look.value("embedding", x_BTD)
         keys, values = [], []
@@ -121,23 +121,28 @@ class Transformer(LanguageModel):
         return self.readout(x_BTD, self.embedding), TransformerState(new_position_B, slot_BS, tuple(keys), tuple(values))
 
     def _where(self, tokens_BT: Tensor, state: TransformerState | None) -> tuple[Where, Tensor, Tensor]:
+        """Positions go on from the state's; padding has position -1. A mask is built only where the plain ones do not do."""
         real_BT = tokens_BT != self.padding
-        read_B = torch.zeros_like(tokens_BT[:, 0]) if state is None else state.position_B
-        position_BT = torch.where(real_BT, read_B.unsqueeze(1) + real_BT.cumsum(1) - 1, -1)
-        new_position_B = read_B + real_BT.sum(1)
-        slot_BS = position_BT + 1 if state is None else torch.cat([state.slot_BS, position_BT + 1], 1)
-        bias = self.positions.bias(position_BT, slot_BS - 1)
-        head_width = self.config.width // (self.config.heads if self.config.projections == "learned" else 1)
-        angles = self.positions.angles(position_BT, head_width)
+        if state is None:
+            position_BT = torch.where(real_BT, real_BT.cumsum(1) - 1, -1)
+            new_position_B, slot_BS = real_BT.sum(1), position_BT + 1
+        else:
+            position_BT = torch.where(real_BT, state.position_B.unsqueeze(1) + real_BT.cumsum(1) - 1, -1)
+            new_position_B, slot_BS = state.position_B + real_BT.sum(1), torch.cat([state.slot_BS, position_BT + 1], 1)
         used = slot_BS.shape[1] - tokens_BT.shape[1]
         if state is None and self.training:  # rows are padded on the right only: a causal mask hides it
-            return Where(position_BT, angles, causal, bias, used), new_position_B, slot_BS
-        if int(new_position_B.max()) > self.config.context:
-            raise ValueError(f"a context of {self.context} tokens is full: begin again from the last part of it")
-        if bool((slot_BS > 0).all()) and (state is None or tokens_BT.shape[1] == 1):
-            mask = causal if state is None else everything
+            mask = causal
         else:
-            mask = (causal & padding).over(position_BT, slot_BS - 1)
+            if int(new_position_B.max()) > self.config.context:
+                raise ValueError(f"a context of {self.context} tokens is full: begin again from the last part of it")
+            filled = bool(slot_BS.all())
+            if filled and state is None:
+                mask = causal
+            elif filled and tokens_BT.shape[1] == 1:
+                mask = everything
+            else:
+                mask = (causal & padding).over(position_BT, slot_BS - 1)
+        angles, bias = self.positions.angles(position_BT), self.positions.bias(position_BT, slot_BS - 1)
         return Where(position_BT, angles, mask, bias, used), new_position_B, slot_BS
 
 
@@ -166,7 +171,7 @@ class Block(nn.Module):
 
     def forward(self, x_BTD: Tensor, where: Where, positions: Positions, cache: tuple[Tensor, Tensor] | None, look: Look | None):
         attended_BTD, key, value = self._attend(x_BTD if self.post else self.attention_norm(x_BTD), where, positions, cache, look)
-        attended_BTD = F.dropout(attended_BTD, self.dropout, self.training)
+        attended_BTD = drop(attended_BTD, self.dropout, self.training)
         if look is not None:
             attended_BTD = look.value(f"{self.name}.attended", attended_BTD)
         x_BTD = self.attention_norm(x_BTD + attended_BTD) if self.post else x_BTD + attended_BTD
@@ -200,9 +205,10 @@ class Mixing(nn.Module):
     def forward(self, x_BTD: Tensor, where: Where, positions: Positions, cache: tuple[Tensor, Tensor] | None, look: Look | None):
         x_B1TD = positions.turn(x_BTD.unsqueeze(1), where.angles)
         key, value, seen_key, seen_value = remember(x_B1TD, x_BTD.unsqueeze(1), cache, where.used)
-        bias = None if where.bias_BHQK is None else where.bias_BHQK[:, :1]
         site = f"{self.name}.attention"
-        mixed_B1TD = attend(x_B1TD, seen_key, seen_value, score=self.score, mask=where.mask, bias_BHQK=bias, look=look, site=site)
+        mixed_B1TD = attend(
+            x_B1TD, seen_key, seen_value, score=self.score, mask=where.mask, bias_BHQK=where.bias_BHQK, look=look, site=site
+        )
         return mixed_B1TD.squeeze(1), key, value
 
 

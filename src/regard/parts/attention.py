@@ -91,9 +91,9 @@ def _weights(query: Tensor, key: Tensor, score: Score, mask: Mask, bias: Tensor 
 
 
 def _fused(query: Tensor, key: Tensor, value: Tensor, score: Score, mask: Mask, bias: Tensor | None) -> Tensor:
-    dtype = value.dtype
-    if query.device.type == "cpu":
-        # bf16 kernels are slow there in the backward pass (shared FINDINGS): fp32, whatever the layers around run in
+    if query.device.type == "cpu" and torch.is_autocast_enabled("cpu"):
+        # bf16 kernels are slow there in the backward pass: fp32, whatever the layers around run in
+        dtype = value.dtype
         wide = torch.promote_types(torch.float32, query.dtype)
         with torch.autocast("cpu", enabled=False):
             return _library(query.to(wide), key.to(wide), value.to(wide), score, mask, bias).to(dtype)

@@ -22,8 +22,8 @@ class Positions(nn.Module, ABC):
         """The embeddings with their positions."""
         return embedded_BTD
 
-    def angles(self, position_BT: Tensor, head_width: int) -> tuple[Tensor, Tensor] | None:
-        """What `turn` needs, worked out once for all layers."""
+    def angles(self, position_BT: Tensor) -> tuple[Tensor, Tensor] | None:
+        """What `turn` needs, looked up once for all layers."""
         return None
 
     def turn(self, vectors: Tensor, angles: tuple[Tensor, Tensor] | None) -> Tensor:
@@ -109,16 +109,23 @@ class Learned(Positions):
 class Rotary(Positions):
     """Pairs of features turn by an angle that grows with the position, so that q.k depends on the distance alone (Su et al. 2021)."""
 
-    def angles(self, position_BT: Tensor, head_width: int) -> tuple[Tensor, Tensor]:
-        angle_B1TF = (position_BT.unsqueeze(2) * frequencies(head_width, position_BT.device)).unsqueeze(1)
-        angle_B1TE = torch.cat([angle_B1TF, angle_B1TF], 3)
-        return angle_B1TE.cos(), angle_B1TE.sin()
+    def __init__(self, context: int, head_width: int):
+        super().__init__()
+        half_CF = torch.arange(context).unsqueeze(1) * frequencies(head_width)
+        angle_CE = torch.cat([half_CF, half_CF], 1)
+        self.register_buffer("cosine_CE", angle_CE.cos(), persistent=False)
+        # the first half turns against the second: its sine is negative, so that turning is one roll
+        self.register_buffer("sine_CE", angle_CE.sin() * torch.tensor([-1, 1]).repeat_interleave(head_width // 2), persistent=False)
+        self.shift = head_width // 2
+
+    def angles(self, position_BT: Tensor) -> tuple[Tensor, Tensor]:
+        place_BT = position_BT.clamp(min=0)
+        return self.get_buffer("cosine_CE")[place_BT].unsqueeze(1), self.get_buffer("sine_CE")[place_BT].unsqueeze(1)
 
     def turn(self, vectors: Tensor, angles: tuple[Tensor, Tensor] | None) -> Tensor:
         assert angles is not None
         cosine, sine = angles
-        first, second = vectors.chunk(2, -1)
-        return vectors * cosine + torch.cat([-second, first], -1) * sine
+        return torch.addcmul(vectors * cosine, vectors.roll(self.shift, -1), sine)
 
 
 @final
@@ -162,6 +169,6 @@ def make_positions(name: PositionName, context: int, width: int, heads: int) -> 
         case "learned":
             return Learned(context, width)
         case "rotary":
-            return Rotary()
+            return Rotary(context, width // heads)
         case "alibi":
             return Alibi(heads)

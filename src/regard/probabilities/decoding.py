@@ -55,24 +55,29 @@ def generate(
     device = next(iter(model.tensors().values())).device
     history = [list(prompt) for prompt in prompts]
     ended_B = torch.zeros(len(prompts), dtype=torch.bool)
-    with torch.inference_mode():
-        prediction, state = _read(model, history, device)
-        for step in range(length):
-            token_B = sampling.choose(prediction.log_probs()[:, 0].cpu(), generator)
-            token_B[ended_B] = ENDED
-            ended_B |= token_B == end
-            yield token_B
-            if step + 1 == length or bool(ended_B.all()):
-                return
-            for row, token in enumerate(token_B.tolist()):
-                history[row].append(token if token != ENDED else model.padding)
-            if model.context is not None and int(state.position_B.max()) >= model.context:
-                prediction, state = _read(model, history, device)
-            else:
-                token_B1 = torch.where(ended_B, model.padding, token_B).unsqueeze(1)
-                prediction, state = model(token_B1.to(device), state)
+    prediction, state = _read(model, history, device)
+    longest = int(state.position_B.max())
+    for step in range(length):
+        with torch.inference_mode():
+            log_probs_BV = prediction.log_probs()[:, 0].cpu()
+        token_B = sampling.choose(log_probs_BV, generator).masked_fill_(ended_B, ENDED)
+        ended_B |= token_B == end
+        yield token_B
+        if step + 1 == length or bool(ended_B.all()):
+            return
+        for row, token in zip(history, token_B.tolist(), strict=True):
+            row.append(token if token != ENDED else model.padding)
+        if model.context is not None and longest >= model.context:
+            prediction, state = _read(model, history, device)
+            longest = int(state.position_B.max())
+        else:
+            token_B1 = token_B.masked_fill(ended_B, model.padding).unsqueeze(1).to(device)
+            with torch.inference_mode():  # never across a yield: the caller's mode is its own
+                prediction, state = model(token_B1, state)
+            longest += 1
 
 
+@torch.inference_mode()
 def _read(model: LanguageModel, history: Sequence[Sequence[int]], device: torch.device):
     """Read the end of each row from nothing, rows padded on the left so that the last position is everyone's last token."""
     if model.context is not None and max(map(len, history)) > model.context:

@@ -53,14 +53,14 @@ def scores(model: LanguageModel, text: Encoded, stride: int | None = None) -> It
         raise UserError("--stride is for models with a bounded context, and lies between 1 and that context")
     windows = whole_documents(text) if context is None else overlapping(text, context, stride or context)
     device = next(iter(model.tensors().values())).device
-    with torch.inference_mode():
-        for batch in batches(windows, model.batch_tokens):
-            state = None
-            for rows in read_rows(text, batch, model.start, model.padding, context or SEGMENT):
+    for batch in batches(windows, model.batch_tokens):
+        state = None
+        for rows in read_rows(text, batch, model.start, model.padding, context or SEGMENT):
+            with torch.inference_mode():
                 prediction, state = model(rows.tokens_BT.to(device), state)
                 nll_BT = prediction.nll(rows.targets_BT.to(device)).cpu()
-                scored_BT = rows.places_BT >= 0
-                yield rows.places_BT[scored_BT], nll_BT[scored_BT]
+            scored_BT = rows.places_BT >= 0
+            yield rows.places_BT[scored_BT], nll_BT[scored_BT]
 
 
 def token_losses(model: LanguageModel, text: Encoded, stride: int | None = None) -> Tensor:

@@ -243,7 +243,4 @@ def write(comparison: Comparison) -> None:
     points = [{"name": result.name, **point} for result in comparison.results for point in result.curve]
     order = [row["name"] for row in table]
     parts = [charts.bars([row for row in table if row["rank"] is not None])] + ([charts.curves(points, order)] if points else [])
-    import altair
-
-    page = charts.page("Comparison", altair.vconcat(*parts), shown, comparison.notes)
-    (comparison.out / "report.html").write_text(page)
+    (comparison.out / "report.html").write_text(charts.page("Comparison", parts, shown, comparison.notes))

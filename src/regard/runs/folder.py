@@ -20,6 +20,7 @@ import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 
+from regard import __version__
 from regard.errors import MachineError, UserError
 from regard.models import FAMILIES, arpa, family_class
 from regard.models.contract import LanguageModel
@@ -48,7 +49,7 @@ def describe(model: LanguageModel, texts: dict[str, list[dict[str, Any]]], **mor
         "vocabulary_size": model.vocabulary_size,
         "model": dataclasses.asdict(model.config),
         "texts": texts,
-        "versions": {"regard": _version(), "torch": torch.__version__, "python": platform.python_version()},
+        "versions": {"regard": __version__, "torch": torch.__version__, "python": platform.python_version()},
         **more,
     }
 
@@ -57,6 +58,8 @@ def check_free(out: Path) -> None:
     """An output folder must be new or empty: nothing is ever written over."""
     if (out / CONFIG).exists():
         raise UserError(f"{out}: holds another run; choose another --out or remove that folder")
+    if (out / TRAINING).exists():
+        raise UserError(f"{out}: holds a training that was stopped; go on with --resume, choose another --out or remove that folder")
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise UserError(f"{out}: is not an empty folder; choose another --out")
 
@@ -160,9 +163,3 @@ def _open(folder: Path, config: dict[str, Any]) -> tuple[LanguageModel, Tokenize
 def file_hash(path: Path) -> str:
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
-
-
-def _version() -> str:
-    from importlib.metadata import version
-
-    return version("regard")

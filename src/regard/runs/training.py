@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import shutil
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -17,14 +18,14 @@ from regard.probabilities.measures import measure
 from regard.runs.checkpoint import only_writer, remove_checkpoints
 from regard.runs.descent import Descent, Listener
 from regard.runs.folder import CONFIG, TRAINING, Run, check_free, describe, finish, next_free, save
-from regard.runs.machine import choose_machine
+from regard.runs.machine import Machine, choose_machine
 from regard.runs.optimisers import TrainingOptions
 from regard.runs.using import stream
 from regard.text.builtin import topics
 from regard.text.documents import hold_out
 from regard.text.files import Source, read
 from regard.tokens.choose import TokenOptions, train_tokenizer
-from regard.tokens.contract import Encoded, Tokenizer
+from regard.tokens.contract import Encoded
 
 VALID_TOKENS = 1 << 15  # of the validation text are looked at during training; all of it at the end
 
@@ -113,16 +114,21 @@ def train(family: str, *, listener: Listener = lambda report: None, **options: A
         run = save(Run(model.eval(), tokenizer, describe(model, texts.record(), seed=text_options.seed)), out)
         return Trained(run, 0, len(encoded), time.perf_counter() - began, _final_loss(run, texts))
     with only_writer(out):
-        (out / TRAINING).write_text(json.dumps({"family": family, "options": options, "texts": texts.record()}))
-        return _descended(model, tokenizer, encoded, texts, rest[0], text_options.seed, out, listener, options)
+        machine = _machine(out, rest[0])
+        began_with = {"family": family, "options": options, "texts": texts.record(), "bf16": machine.bf16}
+        (out / TRAINING).write_text(json.dumps(began_with))
+        try:
+            return _descended(Run(model, tokenizer, {}), encoded, texts, rest[0], text_options.seed, out, listener, machine)
+        except UserError:  # refused before the first step: nothing is left behind
+            shutil.rmtree(out)
+            raise
 
 
 def _descended(
-    model: LanguageModel, tokenizer: Tokenizer, encoded: Encoded, texts: Texts, training: TrainingOptions, seed: int, out: Path,
-    listener: Listener, options: dict[str, Any],
-) -> Trained:  # fmt: skip
-    machine = choose_machine(training.precision)
-    run = Run(model, tokenizer, describe(model, texts.record(), seed=seed, training=dataclasses.asdict(training)))
+    new: Run, encoded: Encoded, texts: Texts, training: TrainingOptions, seed: int, out: Path, listener: Listener, machine: Machine
+) -> Trained:
+    model, tokenizer = new.model, new.tokenizer
+    run = dataclasses.replace(new, config=describe(model, texts.record(), seed=seed, training=dataclasses.asdict(training)))
     valid = _prefix(tokenizer.encode_texts([source.text for source in texts.valid]), VALID_TOKENS)
     descent = Descent(model, encoded, valid, training, seed, out, machine, listener, lambda: _sample(run))
     try:
@@ -135,6 +141,13 @@ def _descended(
     run = finish(run, out, steps=progress.step, best_step=progress.best_step, seconds=progress.seconds, loss=loss)
     remove_checkpoints(out)
     return Trained(run, progress.step, progress.tokens, progress.seconds, loss)
+
+
+def _machine(out: Path, training: TrainingOptions) -> Machine:
+    """What the run is trained on; the precision that `auto` once chose stays, or a resumed run would not be the same."""
+    if training.resume:
+        return choose_machine("bf16" if json.loads((out / TRAINING).read_text())["bf16"] else "fp32")
+    return choose_machine(training.precision)
 
 
 def _final_loss(run: Run, texts: Texts) -> float | None:
