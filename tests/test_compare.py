@@ -74,7 +74,7 @@ def test_the_report_opens_offline_in_a_browser(comparison: Comparison):
         page = browser.new_page(viewport={"width": 360, "height": 640})
         page.on("request", lambda request: asked.append(request.url))
         errors = []
-        page.on("pageerror", errors.append)
+        page.on("pageerror", lambda error: errors.append(error))
         page.goto((comparison.out / "report.html").as_uri())
         page.wait_for_selector("canvas, svg.marks")
         assert page.locator("tbody tr").count() == 3

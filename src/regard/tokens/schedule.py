@@ -37,6 +37,19 @@ class Corpus:
         return torch.where(some_BT, self.read_N[index_BT].long(), padding), torch.where(some_BT, self.ids_N[index_BT].long(), -1)
 
 
+WINDOWS = 32  # in a stretch of a long document
+
+
+def _pieces(text: Encoded, longest: int) -> tuple[Tensor, Tensor]:
+    """(starts, ends): the documents, cut into equal parts where they are longer."""
+    length_D = text.ends_D - text.starts_D
+    many_D = torch.ceil(length_D / longest).long()
+    size_P = torch.ceil(length_D / many_D).long().repeat_interleave(many_D)
+    place_P = torch.arange(len(size_P)) - (many_D.cumsum(0) - many_D).repeat_interleave(many_D)
+    start_P = text.starts_D.repeat_interleave(many_D) + place_P * size_P
+    return start_P, torch.minimum(start_P + size_P, text.ends_D.repeat_interleave(many_D))
+
+
 class Schedule(ABC):
     @abstractmethod
     def steps(self, epoch: int) -> int: ...
@@ -53,10 +66,10 @@ class WindowSchedule(Schedule):
     def __init__(self, text: Encoded, context: int, batch: int, seed: int):
         if len(text) < context:
             raise UserError(f"the training text has {len(text)} tokens; a --context of {context} needs at least that many, give more text")
-        self._starts_D, self._ends_D = text.starts_D, text.ends_D
-        self._context, self._seed = context, seed
-        self._length = min(context, int((self._ends_D - self._starts_D).max()))
-        self._epoch, self._batch = -1, batch
+        self._length = min(context, int((text.ends_D - text.starts_D).max()))
+        # a long document is cut in stretches, each with a phase of its own: otherwise an epoch would see words at few places of a window
+        self._starts_D, self._ends_D = _pieces(text, WINDOWS * self._length)
+        self._seed, self._epoch, self._batch = seed, -1, batch
 
     def _cut(self, epoch: int) -> None:
         if epoch == self._epoch:
@@ -92,13 +105,7 @@ class LaneSchedule(Schedule):
     def __init__(self, text: Encoded, segment: int, batch: int, seed: int):
         if len(text) < 2 * batch:
             raise UserError(f"the training text has {len(text)} tokens; {batch} lanes need at least {2 * batch}, lower --batch")
-        longest = -(-len(text) // batch)
-        length_D = text.ends_D - text.starts_D
-        many_D = torch.ceil(length_D / longest).long()
-        size_D = torch.ceil(length_D / many_D).long()
-        place = torch.arange(int(many_D.sum())) - (many_D.cumsum(0) - many_D).repeat_interleave(many_D)
-        self._start_P = text.starts_D.repeat_interleave(many_D) + place * size_D.repeat_interleave(many_D)
-        self._end_P = torch.minimum(self._start_P + size_D.repeat_interleave(many_D), text.ends_D.repeat_interleave(many_D))
+        self._start_P, self._end_P = _pieces(text, -(-len(text) // batch))
         self._segment, self._batch, self._seed, self._epoch = segment, batch, seed, -1
 
     def _deal(self, epoch: int) -> None:
