@@ -20,21 +20,26 @@ def command(*arguments: str) -> list[str]:
     return [sys.executable, "-m", "regard", "train", *arguments]
 
 
+def newest(out: Path) -> str:
+    return max((path.name for path in out.glob("checkpoint-*[0-9]")), default="")
+
+
 def survives(family: str, kills: int, work: Path, chance: random.Random) -> tuple[int, bool]:
-    options = [family, *SMALL, "--steps", str(40 * kills)]
+    options = [family, *SMALL, "--steps", str(60 * kills)]
     subprocess.run(command(*options, "--out", f"{family}-whole"), cwd=work, check=True, capture_output=True)
     out = work / f"{family}-killed"
     arguments, done = [*options, "--out", out.name], 0
     while True:
+        before = newest(out)
         process = subprocess.Popen(command(*arguments), cwd=work, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         if done < kills:
-            while process.poll() is None and not list(out.glob("checkpoint-*[0-9]")):
-                time.sleep(0.01)
-            time.sleep(2.5 + chance.random() * 1.5)  # past the imports, into the steps, and into the saving
+            while process.poll() is None and newest(out) == before:
+                time.sleep(0.005)
+            time.sleep(chance.random() * 0.4)  # some steps, validations and savings later
             if process.poll() is None:
                 process.send_signal(signal.SIGKILL)
                 done += 1
-        if process.wait() == 0:
+        if process.wait() == 0 or (out / "config.json").exists():
             break
         arguments = [family, "--out", out.name, "--resume"]
     same = all(

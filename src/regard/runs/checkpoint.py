@@ -79,8 +79,10 @@ def only_writer(out: Path) -> Iterator[None]:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             raise UserError(f"{out}: another process is training into this folder; wait for it or choose another --out") from None
-        yield
-        (out / ".lock").unlink(missing_ok=True)
+        try:
+            yield
+        finally:
+            (out / ".lock").unlink(missing_ok=True)
 
 
 def optimiser_tensors(optimisers: list[torch.optim.Optimizer]) -> dict[str, Tensor]:

@@ -86,10 +86,15 @@ def finish(run: Run, folder: Path, **outcome: Any) -> Run:
     (folder / TOKENIZER).write_text(json.dumps(run.tokenizer.to_json(), ensure_ascii=False))
     hashes = {name: file_hash(folder / name) for name in (MODEL, TOKENIZER)}
     config = {**run.config, **outcome, "files": hashes}
-    beside = folder / f"{CONFIG}.tmp"
-    beside.write_text(json.dumps(config, indent=2, ensure_ascii=False))
-    os.replace(beside, folder / CONFIG)
+    write_json(config, folder / CONFIG)
     return dataclasses.replace(run, config=config, folder=folder)
+
+
+def write_json(data: dict[str, Any], path: Path) -> None:
+    """All of it or nothing, whenever the process is killed."""
+    beside = path.with_suffix(".tmp")
+    beside.write_text(json.dumps(data, indent=2, ensure_ascii=False))
+    os.replace(beside, path)
 
 
 def write_tensors(tensors: dict[str, torch.Tensor], path: Path) -> None:

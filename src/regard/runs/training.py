@@ -17,7 +17,7 @@ from regard.probabilities.decoding import Sampling
 from regard.probabilities.measures import measure
 from regard.runs.checkpoint import only_writer, remove_checkpoints
 from regard.runs.descent import Descent, Listener
-from regard.runs.folder import CONFIG, TRAINING, Run, check_free, describe, finish, next_free, save
+from regard.runs.folder import CONFIG, TRAINING, Run, check_free, describe, finish, next_free, save, write_json
 from regard.runs.machine import Machine, choose_machine
 from regard.runs.optimisers import TrainingOptions
 from regard.runs.using import stream
@@ -115,8 +115,8 @@ def train(family: str, *, listener: Listener = lambda report: None, **options: A
         return Trained(run, 0, len(encoded), time.perf_counter() - began, _final_loss(run, texts))
     with only_writer(out):
         machine = _machine(out, rest[0])
-        began_with = {"family": family, "options": options, "texts": texts.record(), "bf16": machine.bf16}
-        (out / TRAINING).write_text(json.dumps(began_with))
+        if not options.get("resume"):
+            write_json({"family": family, "options": options, "texts": texts.record(), "bf16": machine.bf16}, out / TRAINING)
         try:
             return _descended(Run(model, tokenizer, {}), encoded, texts, rest[0], text_options.seed, out, listener, machine)
         except UserError:  # refused before the first step: nothing is left behind

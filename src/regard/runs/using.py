@@ -37,6 +37,8 @@ def own_text(run: Run) -> list[Source]:
 
 
 def _again(record: dict[str, Any]) -> Source:
+    if record["name"] == "-":
+        raise UserError("this run's text came from standard input and is gone; say which text: --text FILE")
     whole = topics() if record["name"] == BUILT_IN else read_file(record["name"])
     source = Source(whole.name, whole.text[record["first"] :], record["first"])
     if source.sha256 != record["sha256"]:
