@@ -25,7 +25,9 @@ class TrainingOptions:
     warmup: float = 0.05
     """Share of the training in which the learning rate rises."""
     decay: Literal["cosine", "linear"] = "cosine"
-    """How it falls after that, to a hundredth."""
+    """How it falls after that."""
+    floor: float = 0.01
+    """The share of the highest learning rate that is left at the end."""
     weight_decay: float = 0.1
     """How strongly matrices are drawn to zero."""
     beta2: float = 0.99
@@ -54,8 +56,8 @@ class TrainingOptions:
                 raise UserError(f"--{name.replace('_', '-')} must be above 0")
         if self.steps is not None and self.minutes is not None:
             raise UserError("give --steps or --minutes, not both")
-        if not 0 <= self.warmup < 1:
-            raise UserError("--warmup is a share of the training: 0 or more and below 1")
+        if not (0 <= self.warmup < 1 and 0 <= self.floor <= 1):
+            raise UserError("--warmup and --floor are shares: 0 or more and below 1")
         if not 0 <= self.beta2 < 1 or self.weight_decay < 0 or self.patience < 0:
             raise UserError("--beta2 lies between 0 and 1; --weight-decay and --patience are 0 or more")
 
@@ -65,7 +67,7 @@ def rate(progress: float, options: TrainingOptions) -> float:
     if progress < options.warmup:
         return (progress + 1e-3) / (options.warmup + 1e-3)
     left = 1 - min(1.0, (progress - options.warmup) / (1 - options.warmup))
-    return 0.01 + 0.99 * (left if options.decay == "linear" else 0.5 - 0.5 * math.cos(math.pi * left))
+    return options.floor + (1 - options.floor) * (left if options.decay == "linear" else 0.5 - 0.5 * math.cos(math.pi * left))
 
 
 def make_optimisers(model: nn.Module, options: TrainingOptions) -> list[torch.optim.Optimizer]:
