@@ -103,6 +103,7 @@ def losses(nanogpt: Path, work: Path) -> None:
         "compile": "on",
         "evaluate_every": 500,
         "optimiser": "adamw",
+        "floor": 0.1,
     }
     for name, options in {
         "ours, the same recipe": recipe,

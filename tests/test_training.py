@@ -108,7 +108,7 @@ def test_the_learning_rate_rises_then_falls():
         assert rates[:11] == sorted(rates[:11])
         assert rates[10:] == sorted(rates[10:], reverse=True)
         assert rates[-1] == pytest.approx(0.01)
-    assert rate(0.55, TrainingOptions(warmup=0.1, decay="linear")) == pytest.approx(0.01 + 0.99 / 2)
+    assert rate(0.55, TrainingOptions(warmup=0.1, decay="linear", floor=0.2)) == pytest.approx(0.2 + 0.8 / 2)
 
 
 def test_muon_moves_inner_matrices_and_adamw_the_rest():
