@@ -57,12 +57,13 @@ def main(arguments: list[str]) -> None:
 
 
 def _print_table(rows: list[dict[str, str]]) -> None:
-    from rich.box import SIMPLE
     from rich.console import Console
     from rich.table import Column, Table
 
     family, *figures = rows[0]
-    table = Table(Column(family, no_wrap=True), *(Column(name, justify="right", no_wrap=True) for name in figures), box=SIMPLE)
+    table = Table(
+        Column(family, no_wrap=True), *(Column(name, justify="right", no_wrap=True) for name in figures), box=None, padding=(0, 1)
+    )
     for row in rows:
         table.add_row(*row.values())
     Console().print(table)
