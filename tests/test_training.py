@@ -115,7 +115,7 @@ def test_muon_moves_inner_matrices_and_adamw_the_rest():
     model = Transformer(7, Transformer.Config(layers=1, width=4, heads=1, context=3))
     muon, adamw = make_optimisers(model, TrainingOptions(optimiser="muon"))
     inner = {id(parameter) for group in muon.param_groups for parameter in group["params"]}
-    assert inner == {id(p) for name, p in model.named_parameters() if name.startswith("blocks") and p.dim() == 2}
+    assert inner == {id(p) for name, p in model.named_parameters() if name.startswith("trunk.blocks") and p.dim() == 2}
     rest = {id(parameter) for group in adamw.param_groups for parameter in group["params"]}
     assert inner | rest == {id(parameter) for parameter in model.parameters()}
 

@@ -6,11 +6,14 @@ from regard.errors import UserError
 
 FAMILIES = {
     "ngram": "regard.models.ngram:Ngram",
+    "dan": "regard.models.dan:Dan",
+    "window": "regard.models.window:Window",
     "rnn": "regard.models.recurrent:Rnn",
     "lstm": "regard.models.recurrent:Lstm",
     "gru": "regard.models.recurrent:Gru",
     "attentive": "regard.models.attentive:Attentive",
     "transformer": "regard.models.transformer:Transformer",
+    "backpack": "regard.models.backpack:Backpack",
 }
 
 

@@ -16,11 +16,13 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from regard.models.contract import LanguageModel, Prediction, State
-from regard.models.predictions import Readout
+from regard.models.copying import Copier, CopyName
+from regard.models.predictions import CopyPrediction, Readout
 from regard.models.ranges import at_least, share
 from regard.parts.attention import attend
 from regard.parts.look import Look
 from regard.parts.masks import earlier, lookback, padding
+from regard.parts.past import newest
 from regard.parts.recurrence import CellName, Recurrence, pack_left
 from regard.parts.scores import ScoreName, make_score
 
@@ -31,6 +33,7 @@ class AttentiveState(State):
     cell_BLD: Tensor | None
     past_BSD: Tensor  # earlier states, the newest last
     slot_BS: Tensor  # 1 + the position of each, 0 where there is none
+    token_BS: Tensor  # the word read there
 
 
 @final
@@ -54,6 +57,8 @@ class Attentive(LanguageModel):
         """Share of features left out while training."""
         tied: bool = True
         """State and context are projected to the embedding's width and read out by its vectors; else read out directly."""
+        copy: CopyName = "none"
+        """Copy earlier words: average of softmax and attention, or a gate learned in the attention's softmax (pointer sentinel)."""
 
         def __post_init__(self) -> None:
             at_least(1, layers=self.layers, width=self.width, lookback=self.lookback)
@@ -67,6 +72,7 @@ class Attentive(LanguageModel):
         self.recurrence = Recurrence(config.cell, config.layers, width, width, config.dropout)
         self.score = make_score(config.score, width, width)
         self.mask = earlier & lookback(config.lookback) & padding
+        self.copier = Copier(config.copy, width) if config.copy != "none" else None
         self.join = nn.Linear(2 * width, width) if config.tied else None
         self.readout = Readout(vocabulary_size, width if config.tied else 2 * width, config.tied)
 
@@ -76,7 +82,8 @@ class Attentive(LanguageModel):
     def begin(self, rows: int) -> AttentiveState:
         hidden, cell = self.recurrence.begin(rows)
         nothing_B = torch.zeros(rows, dtype=torch.long, device=hidden.device)
-        return AttentiveState(nothing_B, hidden, cell, hidden.new_zeros(rows, 0, self.config.width), nothing_B.new_zeros(rows, 0))
+        none_BS = nothing_B.new_zeros(rows, 0)
+        return AttentiveState(nothing_B, hidden, cell, hidden.new_zeros(rows, 0, self.config.width), none_BS, none_BS)
 
     def forward(
         self, tokens_BT: Tensor, state: AttentiveState | None = None, look: Look | None = None
@@ -94,24 +101,29 @@ class Attentive(LanguageModel):
         position_BT = state.position_B.unsqueeze(1) + place_T
         slot_BK = torch.cat([state.slot_BS, torch.where(place_T < packed.length_B.unsqueeze(1), position_BT + 1, 0)], 1)
         past_BKD = torch.cat([state.past_BSD, out_BTD], 1)
+        token_BK = torch.cat([state.token_BS, packed.tokens_BT], 1)
         mask = self.mask.over(position_BT, slot_BK - 1)
-        past_B1KD = past_BKD.unsqueeze(1)
-        context_BTD = attend(out_BTD.unsqueeze(1), past_B1KD, past_B1KD, score=self.score, mask=mask, look=look).squeeze(1)
+        if self.copier is None:
+            past_B1KD = past_BKD.unsqueeze(1)
+            context_BTD = attend(out_BTD.unsqueeze(1), past_B1KD, past_B1KD, score=self.score, mask=mask, look=look).squeeze(1)
+        else:
+            copied_BTK, context_BTD = self.copier(out_BTD, past_BKD, score=self.score, mask=mask, look=look, site="attention")
         if look is not None:
             context_BTD = look.value("context", context_BTD)
 
         features_BTD = packed.restore(torch.cat([out_BTD, context_BTD], 2))
         if self.join is not None:
             features_BTD = torch.tanh(self.join(features_BTD))
-        new = AttentiveState(state.position_B + packed.length_B, hidden, cell, *self._newest(past_BKD, slot_BK))
-        return self.readout(F.dropout(features_BTD, self.config.dropout, self.training), self.embedding), new
-
-    def _newest(self, past_BKD: Tensor, slot_BK: Tensor) -> tuple[Tensor, Tensor]:
-        """The last `lookback` states of each row: its own end, not the padding's."""
-        keep = min(self.config.lookback, slot_BK.shape[1])
-        real_end_B = (slot_BK > 0).long().mul(torch.arange(1, slot_BK.shape[1] + 1, device=slot_BK.device)).amax(1)
-        index_BS = real_end_B.unsqueeze(1) - keep + torch.arange(keep, device=slot_BK.device)
-        inside_BS = index_BS >= 0
-        index_BS = index_BS.clamp(min=0)
-        past_BSD = past_BKD.gather(1, index_BS.unsqueeze(2).expand(-1, -1, past_BKD.shape[2]))
-        return past_BSD, slot_BK.gather(1, index_BS) * inside_BS
+        end_B, keep = state.slot_BS.shape[1] + packed.length_B, min(self.config.lookback, slot_BK.shape[1])
+        new = AttentiveState(
+            state.position_B + packed.length_B,
+            hidden,
+            cell,
+            newest(past_BKD, end_B, keep),
+            newest(slot_BK, end_B, keep),
+            newest(token_BK, end_B, keep),
+        )
+        prediction: Prediction = self.readout(F.dropout(features_BTD, self.config.dropout, self.training), self.embedding)
+        if self.copier is not None:
+            prediction = CopyPrediction(prediction, packed.restore(copied_BTK), token_BK, self.vocabulary_size)
+        return prediction, new

@@ -38,6 +38,11 @@ def softmax_base(base: float) -> Normaliser:
     return normalise
 
 
+def beside(other_BHQ1: Tensor) -> Normaliser:
+    """A softmax with one more thing to look at, scored `other`: (B, H, Q, K + 1), the other's weight last."""
+    return lambda scores_BHQK: softmax(torch.cat([scores_BHQK, other_BHQ1], 3))
+
+
 def weigh(
     query_BHQD: Tensor,
     key_BHKD: Tensor,
@@ -46,13 +51,19 @@ def weigh(
     mask: Mask,
     normalise: Normaliser = softmax,
     bias_BHQK: Tensor | None = None,
+    look: Look | None = None,
+    site: str = "attention",
 ) -> Tensor:
     """(B, H, Q, K): how much each query looks at each key. Rows sum to 1, or to 0 where nothing may be seen."""
     scores_BHQK = score(query_BHQD, key_BHKD)
     if bias_BHQK is not None:
         scores_BHQK = scores_BHQK + bias_BHQK
     visible_BQK = mask.visible(query_BHQD.shape[2], key_BHKD.shape[2], query_BHQD.device)
-    return normalise(scores_BHQK.masked_fill(~visible_BQK.unsqueeze(1), -torch.inf))
+    weights_BHQK = normalise(scores_BHQK.masked_fill(~visible_BQK.unsqueeze(1), -torch.inf))
+    if look is None:
+        return weights_BHQK
+    edited = look.weights(site, lambda rows=None: weights_BHQK if rows is None else weights_BHQK[:, :, rows])
+    return weights_BHQK if edited is None else edited
 
 
 def attend(

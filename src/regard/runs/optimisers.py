@@ -73,7 +73,7 @@ def rate(progress: float, options: TrainingOptions) -> float:
 def make_optimisers(model: nn.Module, options: TrainingOptions) -> list[torch.optim.Optimizer]:
     """Matrices decay, vectors do not. Embeddings and readouts belong to AdamW, also beside Muon."""
     named = [(name, parameter) for name, parameter in model.named_parameters() if parameter.requires_grad]
-    outer = {name for name, _ in named if name.startswith(("embedding", "readout", "positions"))}
+    outer = {name for name, _ in named if {"embedding", "readout", "positions"} & set(name.split("."))}
     inner = [parameter for name, parameter in named if parameter.dim() == 2 and name not in outer]
     others = [parameter for name, parameter in named if parameter.dim() == 2 and name in outer]
     vectors = [parameter for _, parameter in named if parameter.dim() != 2]

@@ -1,0 +1,94 @@
+"""Deep averaging network: the average of the embeddings of what was read, then a feed-forward network. It knows which words, not where.
+
+    a_i = 1/i sum_{j <= i} w_j,   P(w_{i+1}) = softmax(U f(... f(W_1 a_i)))
+
+Shape legend: B rows, T positions, D width, S words remembered, K = S + T.
+"""
+
+from dataclasses import dataclass
+from typing import Any, ClassVar, final
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from regard.models.contract import LanguageModel, Prediction, State
+from regard.models.predictions import Readout
+from regard.models.ranges import at_least, share
+from regard.parts.layers import drop
+from regard.parts.look import Look
+from regard.parts.past import Recent, newest
+from regard.parts.recurrence import pack_left
+
+
+@dataclass(frozen=True)
+class DanState(State):
+    average_BD: Tensor  # of all that was read, where all of it counts
+    slot_BS: Tensor  # 1 + the last words, 0 where there is none, where only they count
+
+
+@final
+class Dan(LanguageModel):
+    family = "dan"
+    training_defaults: ClassVar[dict[str, Any] | None] = {"learning_rate": 0.006, "segment": 32}
+
+    @dataclass(frozen=True, kw_only=True)
+    class Config:
+        lookback: int = 0
+        """How many of the last words are averaged; 0: all."""
+        layers: int = 2
+        """Layers of the feed-forward network."""
+        width: int = 256
+        """Features of an embedding and of a layer."""
+        dropout: float = 0.1
+        """Share of features left out while training."""
+        tied: bool = True
+        """The readout uses the embedding's own vectors."""
+
+        def __post_init__(self) -> None:
+            at_least(0, lookback=self.lookback)
+            at_least(1, layers=self.layers, width=self.width)
+            share(dropout=self.dropout)
+
+    def __init__(self, vocabulary_size: int, config: Config):
+        super().__init__(vocabulary_size, config)
+        self.embedding = nn.Embedding(vocabulary_size + 2, config.width)
+        nn.init.uniform_(self.embedding.weight, -0.1, 0.1)
+        self.layers = nn.ModuleList(nn.Linear(config.width, config.width) for _ in range(config.layers))
+        self.readout = Readout(vocabulary_size, config.width, config.tied)
+
+    def sites(self) -> dict[str, str]:
+        return {"embedding": "(B, T, D)", "average": "(B, T, D)", "features": "(B, T, D)"}
+
+    def forward(self, tokens_BT: Tensor, state: DanState | None = None, look: Look | None = None) -> tuple[Prediction, DanState]:
+        packed = pack_left(tokens_BT, self.padding, self.training)
+        x_BTD = self.embedding(packed.tokens_BT)
+        if look is not None:
+            x_BTD = look.value("embedding", x_BTD)
+        average = self._average_of_last if self.config.lookback else self._average_of_all
+        average_BTD, new = average(packed.tokens_BT, packed.length_B, x_BTD, state)
+        average_BTD = packed.restore(average_BTD)
+        if look is not None:
+            average_BTD = look.value("average", average_BTD)
+        for layer in self.layers:
+            average_BTD = drop(F.gelu(layer(average_BTD)), self.config.dropout, self.training)
+        if look is not None:
+            average_BTD = look.value("features", average_BTD)
+        return self.readout(average_BTD, self.embedding), new
+
+    def _average_of_all(self, tokens_BT: Tensor, length_B: Tensor, x_BTD: Tensor, state: DanState | None) -> tuple[Tensor, DanState]:
+        """The running average is all there is to remember."""
+        rows, length, width = x_BTD.shape
+        position_B = length_B.new_zeros(rows) if state is None else state.position_B
+        before_BD = x_BTD.new_zeros(rows, width) if state is None else state.average_BD
+        count_BT = position_B.unsqueeze(1) + torch.arange(1, length + 1, device=length_B.device)
+        sum_BTD = (before_BD * position_B.unsqueeze(1)).unsqueeze(1) + x_BTD.cumsum(1)
+        average_BTD = sum_BTD / count_BT.unsqueeze(2)
+        last_BD = newest(torch.cat([before_BD.unsqueeze(1), average_BTD], 1), length_B + 1, 1).squeeze(1)
+        return average_BTD, DanState(position_B + length_B, last_BD, tokens_BT[:, :0])
+
+    def _average_of_last(self, tokens_BT: Tensor, length_B: Tensor, x_BTD: Tensor, state: DanState | None) -> tuple[Tensor, DanState]:
+        recent = Recent(tokens_BT, x_BTD, None if state is None else state.slot_BS, self.config.lookback - 1, self.embedding)
+        (average_BTD,) = recent.averages([(0, self.config.lookback)])
+        position_B = length_B if state is None else state.position_B + length_B
+        return average_BTD, DanState(position_B, x_BTD[:, 0, :0], recent.slots(length_B))

@@ -1,0 +1,62 @@
+"""What a row has read before, kept from call to call: the newest stands last, zeros where there is nothing yet.
+
+Shape legend: B rows, T positions, S values kept from before, K = S + T, D width.
+"""
+
+from typing import final
+
+import torch
+from torch import Tensor, nn
+
+
+def newest(values_BK: Tensor, end_B: Tensor, keep: int) -> Tensor:
+    """(B, keep, ...): the values before each row's own end."""
+    index_BS = end_B.unsqueeze(1) - keep + torch.arange(keep, device=end_B.device)
+    more = [1] * (values_BK.dim() - 2)
+    inside = (index_BS >= 0).view(*index_BS.shape, *more)
+    index = index_BS.clamp(min=0).view(*index_BS.shape, *more).expand(-1, -1, *values_BK.shape[2:])
+    return values_BK.gather(1, index) * inside
+
+
+@final
+class Recent:
+    """The words of a call behind the last `keep` words before it, with their embeddings."""
+
+    def __init__(self, tokens_BT: Tensor, embedded_BTD: Tensor, before_BS: Tensor | None, keep: int, embedding: nn.Embedding):
+        """`before` holds 1 + each word, 0 where there is none."""
+        rows, _, width = embedded_BTD.shape
+        self.keep = keep
+        if before_BS is None:
+            before_BS = tokens_BT.new_zeros(rows, keep)
+            past_BSD = embedded_BTD.new_zeros(rows, keep, width)
+        else:
+            past_BSD = embedding((before_BS - 1).clamp(min=0)) * (before_BS > 0).unsqueeze(2)
+        self.slot_BK = torch.cat([before_BS, tokens_BT + 1], 1)
+        self.embedded_BKD = torch.cat([past_BSD, embedded_BTD], 1)
+
+    def slots(self, length_B: Tensor) -> Tensor:
+        """(B, S): the last words of each row, to be kept for the next call."""
+        return newest(self.slot_BK, self.keep + length_B, self.keep)
+
+    def in_order(self, words: int) -> Tensor:
+        """(B, T, words x D): the last words at each position, side by side, the oldest first."""
+        return self.embedded_BKD[:, self.keep + 1 - words :].unfold(1, words, 1).transpose(2, 3).flatten(2)
+
+    def averages(self, spans: list[tuple[int, int]]) -> list[Tensor]:
+        """(B, T, D) for each span (skip, words): the average of so many words before the last `skip`; zeros where there are none."""
+        sum_BKD = _running(self.embedded_BKD)
+        count_BK1 = _running((self.slot_BK > 0).unsqueeze(2).to(sum_BKD.dtype))
+        length = self.slot_BK.shape[1] - self.keep
+        found = []
+        for skip, words in spans:
+            last = self.keep + 1 - skip  # of the first position, in running sums
+            parts = [
+                running[:, last : last + length] - running[:, last - words : last - words + length] for running in (sum_BKD, count_BK1)
+            ]
+            found.append(parts[0] / parts[1].clamp(min=1))
+        return found
+
+
+def _running(values_BKD: Tensor) -> Tensor:
+    """(B, K + 1, D): the sum of all before."""
+    return torch.cat([torch.zeros_like(values_BKD[:, :1]), values_BKD.cumsum(1)], 1)
