@@ -43,7 +43,7 @@ def test_train_evaluate_score_generate_list(run: Path, regard_cli):
     assert measured["tokens"] == 9 * 14
     assert measured["bytes"] == len(TEXT)
     assert measured["unknown_tokens"] == 0
-    assert measured["protocol"] == {"tokens": "word", "document": "line", "context": None, "stride": None}
+    assert measured["protocol"] == {"tokens": "word", "document": "line", "context": None, "stride": None, "cache": None}
     scored = json.loads(regard_cli("score", "run", "--text", "text.txt", "--json").stdout)["documents"]
     assert len(scored) == 18
     total = -sum(token["log_prob"] for document in scored for token in document)

@@ -1,6 +1,6 @@
 """regard trains, compares and opens up every kind of language model.
 
-The verbs of the command line as functions: `train`, `compare`, `load`, `evaluate`, `score`, `generate`, `mix`, `export`.
+The verbs of the command line as functions: `train`, `compare`, `load`, `evaluate`, `score`, `generate`, `mix`, `cached`, `export`.
 """
 
 from importlib import import_module
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from regard.runs.exporting import export
     from regard.runs.folder import Run, load
     from regard.runs.training import train
-    from regard.runs.using import evaluate, generate, mix, score
+    from regard.runs.using import cached, evaluate, generate, mix, score
 
 __version__ = "0.1.0"
 
@@ -20,6 +20,7 @@ _HOMES = {
     "MachineError": "regard.errors",
     "Run": "regard.runs.folder",
     "UserError": "regard.errors",
+    "cached": "regard.runs.using",
     "compare": "regard.runs.comparing",
     "evaluate": "regard.runs.using",
     "export": "regard.runs.exporting",
@@ -34,6 +35,7 @@ __all__ = [
     "MachineError",
     "Run",
     "UserError",
+    "cached",
     "compare",
     "evaluate",
     "export",

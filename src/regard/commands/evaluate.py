@@ -6,7 +6,7 @@ from regard.commands.parsing import RunPath, parse
 from regard.commands.printing import print_json, print_lines
 from regard.errors import UserError
 from regard.runs.folder import load
-from regard.runs.using import evaluate, mix
+from regard.runs.using import cached, evaluate, mix
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -18,10 +18,14 @@ class Evaluate:
     """The text, all of it. Without it, the run's own test or validation text."""
     stride: int | None = None
     """How far windows move on, for models with a bounded context; the context itself means no overlap."""
+    cache: bool = False
+    """Put a neural cache on the model: words that followed like states before are likelier now."""
+    cache_size: int = 2000
+    """How many states it remembers."""
     mix: str | None = None
     """Another run that reads the same tokens: the two are interpolated."""
     valid: tuple[str, ...] = ()
-    """The text on which the weight of --mix is chosen."""
+    """The text on which the weight of --mix, or a cache's numbers, are chosen (a cache: the run's own validation text)."""
     json: bool = False
     """One JSON object on standard output."""
 
@@ -30,12 +34,16 @@ def main(arguments: list[str]) -> None:
     options = parse(Evaluate, arguments, "evaluate")
     run, extra = load(options.run), {}
     if options.mix is not None:
+        if options.cache:
+            raise UserError("--mix and --cache do not go together")
         if not options.valid:
             raise UserError("--mix chooses its weight on validation text: say which with --valid FILE")
         run = mix(run, options.mix, options.valid)
         extra = {"weight": run.model.weight}
+    elif options.cache:
+        run = cached(run, options.cache_size, options.valid)
     elif options.valid:
-        raise UserError("--valid goes with --mix; name the text to measure with --text FILE")
+        raise UserError("--valid goes with --mix or --cache; name the text to measure with --text FILE")
     result = evaluate(run, options.text, stride=options.stride).to_json() | extra
     if options.json:
         print_json(result)

@@ -72,7 +72,7 @@ class Attentive(LanguageModel):
         self.recurrence = Recurrence(config.cell, config.layers, width, width, config.dropout)
         self.score = make_score(config.score, width, width)
         self.mask = earlier & lookback(config.lookback) & padding
-        self.copier = Copier(config.copy, width) if config.copy != "none" else None
+        self.copier = Copier(config.copy, width, config.lookback) if config.copy != "none" else None
         self.join = nn.Linear(2 * width, width) if config.tied else None
         self.readout = Readout(vocabulary_size, width if config.tied else 2 * width, config.tied)
 

@@ -11,7 +11,6 @@ Shape legend: B rows, T positions, S slots remembered, L senses, D width, E widt
 from dataclasses import dataclass
 from typing import Any, ClassVar, final
 
-import torch
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 

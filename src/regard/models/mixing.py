@@ -22,6 +22,7 @@ class PairState(State):
 @final
 class Interpolation(LanguageModel):
     family = "interpolation"
+    training_defaults = None  # it is put together from trained models
 
     def __init__(self, first: LanguageModel, second: LanguageModel, weight: float):
         super().__init__(first.vocabulary_size, None)

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from regard.models.contract import Prediction, real_weights
 
-SLICE = 1 << 24  # the most logits that are held at a time
+SLICE, GPU_SLICE = 1 << 24, 1 << 27  # the most logits that are held at a time; a GPU needs larger products to be busy
 
 
 @final
@@ -31,7 +31,7 @@ class SoftmaxPrediction(Prediction):
 
     def nll(self, targets_BT: Tensor) -> Tensor:
         features_ND, targets_N = self.features_BTD.flatten(0, 1), targets_BT.flatten()
-        rows = max(1, SLICE // len(self._weight_VD))
+        rows = _rows(self._weight_VD)
         slices = [
             F.cross_entropy(self._logits(f), t, ignore_index=-1, reduction="none")
             for f, t in zip(features_ND.split(rows), targets_N.split(rows), strict=True)
@@ -41,7 +41,7 @@ class SoftmaxPrediction(Prediction):
     def loss(self, targets_BT: Tensor, weights_BT: Tensor | None = None, smoothing: float = 0.0) -> Tensor:
         features_ND, targets_N = self.features_BTD.flatten(0, 1), targets_BT.flatten()
         weights_N = real_weights(targets_BT, weights_BT).to(_wide(features_ND)).flatten()
-        if len(targets_N) * len(self._weight_VD) <= SLICE:
+        if len(targets_N) <= _rows(self._weight_VD):
             loss_N = F.cross_entropy(self._logits(features_ND), targets_N, ignore_index=-1, reduction="none", label_smoothing=smoothing)
             total = (loss_N * weights_N).sum()
         else:
@@ -58,13 +58,12 @@ class SlicedCrossEntropy(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx, features_ND, weight_VD, bias_V, targets_N, weights_N, smoothing):
-        rows = max(1, SLICE // len(weight_VD))
+        rows = _rows(weight_VD)
         weight, bias = weight_VD.to(features_ND.dtype), bias_V.to(features_ND.dtype)
         total = weights_N.new_zeros(())
-        grad_features = torch.empty_like(features_ND)
+        grad_features = []
         grad_weight, grad_bias = torch.zeros_like(weight_VD), torch.zeros_like(bias_V)
-        parts = (features_ND.split(rows), targets_N.split(rows), weights_N.split(rows), grad_features.split(rows))
-        for features, targets, weights, out in zip(*parts, strict=True):
+        for features, targets, weights in zip(features_ND.split(rows), targets_N.split(rows), weights_N.split(rows), strict=True):
             log_probs = F.log_softmax(F.linear(features, weight, bias), 1, dtype=weights.dtype)
             chosen = targets.clamp(min=0).unsqueeze(1)
             loss = (smoothing - 1) * log_probs.gather(1, chosen).squeeze(1)
@@ -75,15 +74,20 @@ class SlicedCrossEntropy(torch.autograd.Function):
             grad = log_probs.exp_().sub_(smoothing / len(weight_VD))
             grad.scatter_add_(1, chosen, torch.full_like(chosen, smoothing - 1, dtype=grad.dtype))
             grad = grad.mul_(weights.unsqueeze(1)).to(features.dtype)
-            torch.mm(grad, weight, out=out)
+            grad_features.append(grad @ weight)  # written into a view of one tensor, torch 2.11's compiler would lose it
             grad_weight += grad.T @ features
             grad_bias += grad.sum(0, dtype=grad_bias.dtype)
-        ctx.save_for_backward(grad_features, grad_weight, grad_bias)
+        ctx.save_for_backward(torch.cat(grad_features), grad_weight, grad_bias)
         return total
 
     @staticmethod
     def backward(ctx, grad_total):
         return *(grad * grad_total for grad in ctx.saved_tensors), None, None, None
+
+
+def _rows(weight_VD: Tensor) -> int:
+    """How many positions have their logits at a time."""
+    return max(1, (GPU_SLICE if weight_VD.is_cuda else SLICE) // len(weight_VD))
 
 
 @final
@@ -119,7 +123,8 @@ class CopyPrediction(Prediction):
         self.features_BTD = other.features_BTD
         self._sources_BS = sources_BS
         self._size = vocabulary_size
-        self.copied_BTS = copied_BTS * (sources_BS < vocabulary_size).unsqueeze(1)
+        # never in less than single precision: small probabilities are differences here
+        self.copied_BTS = copied_BTS.to(_wide(copied_BTS)) * (sources_BS < vocabulary_size).unsqueeze(1)
         self.rest_BT = 1 - self.copied_BTS.sum(2)
 
     def at(self, positions_BK: Tensor) -> "CopyPrediction":

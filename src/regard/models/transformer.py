@@ -48,7 +48,7 @@ class Transformer(LanguageModel):
         narrow = config.tied and embedding_width != config.width  # appended positions are not read out
         self.narrow = nn.Linear(config.width, embedding_width) if narrow else nn.Identity()
         self.readout = Readout(vocabulary_size, embedding_width if narrow else config.width, config.tied)
-        self.pointer = Pointer(config.copy, config.width) if config.copy != "none" else None
+        self.pointer = Pointer(config.copy, config.width, config.context) if config.copy != "none" else None
 
     def sites(self) -> dict[str, str]:
         return self.trunk.sites() | {"features": "(B, T, D)"} | ({"copy": "(B, 1, T, S)"} if self.pointer else {})

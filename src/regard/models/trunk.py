@@ -6,7 +6,6 @@ Shape legend: B rows, T positions, S slots remembered, H heads, E head width, D 
 """
 
 import math
-from abc import ABC
 from dataclasses import dataclass
 from typing import Literal, final
 
@@ -25,7 +24,9 @@ from regard.parts.scores import Dot, ScaledDot
 
 
 @dataclass(frozen=True, kw_only=True)
-class TrunkConfig(ABC):
+class TrunkConfig:
+    """What the configurations of its models have in common."""
+
     layers: int = 4
     """How many blocks of attention and feed-forward are stacked."""
     width: int = 128

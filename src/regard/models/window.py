@@ -3,7 +3,7 @@
     original  x = [w_{i-n+1}; ...; w_i],  y = b + W x + U tanh(d + H x)                                   (Bengio et al. 2003, equation 1)
     modern    x = A [w_{i-n+1}; ...; w_i; averages of the distant past], then x + FFN(LayerNorm(x)) many times   (Sun and Iyyer 2021)
 
-Shape legend: B rows, T positions, D width, S words remembered.
+Shape legend: B rows, T positions, D width, N = all that is seen, S words remembered.
 """
 
 from dataclasses import dataclass
@@ -51,34 +51,36 @@ class Window(LanguageModel):
         def __post_init__(self) -> None:
             if self.style == "original" and (self.distant or self.layers not in (None, 1)):
                 raise UserError("--style original has one hidden layer and sees no distant past; leave out --layers and --distant")
-            object.__setattr__(self, "distant", (3 if self.style == "modern" else 0) if self.distant is None else self.distant)
-            object.__setattr__(self, "layers", (4 if self.style == "modern" else 1) if self.layers is None else self.layers)
-            at_least(1, window=self.window, layers=self.layers, width=self.width)
-            at_least(0, distant=self.distant)
+            at_least(1, window=self.window, layers=self.depth, width=self.width)
+            at_least(0, distant=self.averages)
             share(dropout=self.dropout)
+
+        @property
+        def depth(self) -> int:
+            return self.layers if self.layers is not None else 4 if self.style == "modern" else 1
+
+        @property
+        def averages(self) -> int:
+            return self.distant if self.distant is not None else 3 if self.style == "modern" else 0
 
     def __init__(self, vocabulary_size: int, config: Config):
         super().__init__(vocabulary_size, config)
-        width, self.spans = config.width, list[tuple[int, int]]()
+        original, width = config.style == "original", config.width
+        self.spans = list[tuple[int, int]]()
         seen = config.window
-        for number in range(config.distant):
+        for number in range(config.averages):
             self.spans.append((seen, config.window << number))
             seen += config.window << number
         self.keep = seen - 1
         self.embedding = nn.Embedding(vocabulary_size + 2, width)
-        self.read = nn.Linear((config.window + config.distant) * width, width)
-        if config.style == "original":
-            nn.init.uniform_(self.embedding.weight, -0.1, 0.1)
-            self.layers, self.final_norm = None, None
-            self.readout = Readout(vocabulary_size, (config.window + 1) * width, tied=False)
-        else:
-            nn.init.normal_(self.embedding.weight, std=0.02)
-            self.layers = nn.ModuleList(Layer(width, config.dropout) for _ in range(config.layers))
-            self.final_norm = nn.LayerNorm(width)
-            self.readout = Readout(vocabulary_size, width, tied=True)
+        nn.init.normal_(self.embedding.weight, std=0.05 if original else 0.02)
+        self.read = nn.Linear((config.window + config.averages) * width, width)
+        self.layers = nn.ModuleList() if original else nn.ModuleList(Layer(width, config.dropout) for _ in range(config.depth))
+        self.final_norm = nn.Identity() if original else nn.LayerNorm(width)
+        self.readout = Readout(vocabulary_size, (config.window + 1) * width if original else width, tied=not original)
 
     def sites(self) -> dict[str, str]:
-        layers = {f"layer{number}.feed": "(B, T, D)" for number in range(len(self.layers or []))}
+        layers = {f"layer{number}.feed": "(B, T, D)" for number in range(len(self.layers))}
         return {"embedding": "(B, T, D)", **layers, "features": "(B, T, D)"}
 
     def forward(self, tokens_BT: Tensor, state: WindowState | None = None, look: Look | None = None) -> tuple[Prediction, WindowState]:
@@ -87,21 +89,23 @@ class Window(LanguageModel):
         if look is not None:
             embedded_BTD = look.value("embedding", embedded_BTD)
         recent = Recent(packed.tokens_BT, embedded_BTD, None if state is None else state.slot_BS, self.keep, self.embedding)
-        seen_BTN = drop(
-            torch.cat([recent.in_order(self.config.window), *recent.averages(self.spans)], 2), self.config.dropout, self.training
-        )
-        x_BTD = self.read(seen_BTN)
-        if self.layers is None:
-            x_BTD = torch.cat([seen_BTN, torch.tanh(x_BTD)], 2)
-        else:
-            for number, layer in enumerate(self.layers):
-                x_BTD = x_BTD + layer(x_BTD) if look is None else x_BTD + look.value(f"layer{number}.feed", layer(x_BTD))
-            x_BTD = self.final_norm(x_BTD)
-        x_BTD = packed.restore(x_BTD)
+        seen_BTN = torch.cat([recent.in_order(self.config.window), *recent.averages(self.spans)], 2)
+        x_BTD = packed.restore(self._network(drop(seen_BTN, self.config.dropout, self.training), look))
         if look is not None:
             x_BTD = look.value("features", x_BTD)
         position_B = packed.length_B if state is None else state.position_B + packed.length_B
         return self.readout(x_BTD, self.embedding), WindowState(position_B, recent.slots(packed.length_B))
+
+    def _network(self, seen_BTN: Tensor, look: Look | None) -> Tensor:
+        x_BTD = self.read(seen_BTN)
+        if self.config.style == "original":  # the readout's [W U] [x; h]
+            return torch.cat([seen_BTN, torch.tanh(x_BTD)], 2)
+        for number, layer in enumerate(self.layers):
+            fed_BTD = layer(x_BTD)
+            if look is not None:
+                fed_BTD = look.value(f"layer{number}.feed", fed_BTD)
+            x_BTD = x_BTD + fed_BTD
+        return self.final_norm(x_BTD)
 
 
 @final

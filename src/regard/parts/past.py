@@ -49,11 +49,9 @@ class Recent:
         length = self.slot_BK.shape[1] - self.keep
         found = []
         for skip, words in spans:
-            last = self.keep + 1 - skip  # of the first position, in running sums
-            parts = [
-                running[:, last : last + length] - running[:, last - words : last - words + length] for running in (sum_BKD, count_BK1)
-            ]
-            found.append(parts[0] / parts[1].clamp(min=1))
+            end = self.keep + 1 - skip  # of the first position, among the running sums
+            sum_BTD, count_BT1 = (r[:, end : end + length] - r[:, end - words : end - words + length] for r in (sum_BKD, count_BK1))
+            found.append(sum_BTD / count_BT1.clamp(min=1))
         return found
 
 

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from regard.errors import UserError
+from regard.models.cache import NeuralCache
 from regard.models.contract import LanguageModel
 from regard.tokens.batches import batches, overlapping, read_rows, whole_documents
 from regard.tokens.contract import Encoded, Tokenizer
@@ -28,6 +29,7 @@ class Protocol:
     document: str
     context: int | None  # None: the state is carried through the whole document
     stride: int | None
+    cache: dict[str, float] | None = None  # size, theta and share of a neural cache
 
 
 @dataclass(frozen=True)
@@ -102,5 +104,11 @@ def summarise(model: LanguageModel, tokenizer: Tokenizer, text: Encoded, nll_N: 
         unknown_tokens=text.unknown,
         zero_tokens=int(nll_N.isinf().sum()),
         tokens_per_second=len(text) / (time.perf_counter() - began),
-        protocol=Protocol(tokenizer.kind, tokenizer.document, model.context, (stride or model.context) if model.context else None),
+        protocol=Protocol(
+            tokenizer.kind, tokenizer.document, model.context, (stride or model.context) if model.context else None, _cache(model)
+        ),
     )
+
+
+def _cache(model: LanguageModel) -> dict[str, float] | None:
+    return {"size": model.size, "theta": model.theta, "share": model.share} if isinstance(model, NeuralCache) else None

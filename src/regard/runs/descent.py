@@ -94,6 +94,7 @@ class Descent:
         self.progress = Progress()
         self.state: State | None = None
         self.best: dict[str, Tensor] = {}
+        self.losses: list[Tensor] = []  # of the last steps, still on the device
         self.limit = options.steps or (None if options.minutes else 1000)
 
     def run(self) -> Progress:
@@ -103,11 +104,11 @@ class Descent:
         reported = (time.perf_counter(), self.progress.tokens)
         with stopping() as stop, (self.out / METRICS).open("a") as metrics:
             while not self._done():
-                loss = self._train_step()
+                self._train_step()
                 now = time.perf_counter()
                 self.progress.seconds = now - began
                 if now - shown > 0.5:
-                    self._report(loss, reported)
+                    self._report(self._settle(), reported)
                     shown = now
                 if stop.asked:
                     self._save()
@@ -116,7 +117,7 @@ class Descent:
                     self._validate(metrics)
                     self._save()
                     reported = (time.perf_counter(), self.progress.tokens)
-            if self.progress.summed_steps:
+            if self.losses or self.progress.summed_steps:
                 self._validate(metrics)
         if self.best:
             self.model.load_state_dict(self.best)
@@ -131,32 +132,40 @@ class Descent:
         """How much of the training is behind us."""
         return self.progress.step / self.limit if self.limit else self.progress.seconds / (60 * float(self.options.minutes or 1))
 
-    def _train_step(self) -> float:
+    def _train_step(self) -> None:
         progress, options = self.progress, self.options
         self.model.train()
         for optimiser in self.optimisers:
             for group in optimiser.param_groups:
                 group["lr"] = options.learning_rate * rate(self._share(), options)
-        total = 0.0
+        total = torch.zeros((), device=self.machine.device)
         for _ in range(options.accumulate):
             tokens_BT, targets_BT = self._next_rows()
             with torch.autocast(self.machine.device.type, torch.bfloat16, enabled=self.machine.bf16):
                 loss, self.state = self.step(tokens_BT, targets_BT, self.state)
             (loss / options.accumulate).backward()
-            total += float(loss.detach()) / options.accumulate
-        if not math.isfinite(total):
-            raise MachineError(
-                f"the loss is not a number at step {progress.step}; the last checkpoint in {self.out} is whole: "
-                "train again with a lower --learning-rate"
-            )
+            total += loss.detach() / options.accumulate
         nn.utils.clip_grad_norm_(self.model.parameters(), options.clip)
         for optimiser in self.optimisers:
             optimiser.step()
             optimiser.zero_grad(set_to_none=True)
         progress.step += 1
-        progress.summed_loss += total
-        progress.summed_steps += 1
-        return total
+        self.losses.append(total)
+
+    def _settle(self) -> float:
+        """Read the losses since the last time, the last of which is given back. It waits for the device: so not at every step."""
+        progress = self.progress
+        values = torch.stack(self.losses).tolist() if self.losses else []
+        self.losses.clear()
+        for back, value in zip(range(len(values), 0, -1), values, strict=True):
+            if not math.isfinite(value):
+                raise MachineError(
+                    f"the loss is not a number at step {progress.step - back}; the last checkpoint in {self.out} is whole: "
+                    "train again with a lower --learning-rate"
+                )
+            progress.summed_loss += value
+        progress.summed_steps += len(values)
+        return values[-1] if values else math.nan
 
     def _next_rows(self) -> tuple[Tensor, Tensor]:
         progress = self.progress
@@ -171,6 +180,7 @@ class Descent:
 
     def _validate(self, metrics: Any) -> None:
         progress = self.progress
+        self._settle()
         loss = (
             float(token_losses(self.model.eval(), self.valid).mean()) if len(self.valid) else progress.summed_loss / progress.summed_steps
         )
@@ -204,6 +214,7 @@ class Descent:
         self.listener(Report(progress.step, self.limit, loss, speed, 6 * inner * speed / self.machine.peak, left, progress.best_loss))
 
     def _save(self) -> None:
+        self._settle()
         tensors = {f"model.{name}": tensor for name, tensor in self.model.state_dict().items()}
         tensors |= {f"best.{name}": tensor for name, tensor in self.best.items()}
         tensors |= optimiser_tensors(self.optimisers)

@@ -16,9 +16,15 @@ class Machine:
     peak: float  # floating-point operations a second of a large product in that precision
 
 
+def best_device() -> torch.device:
+    return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+
+
 def choose_machine(precision: Precision) -> Machine:
     """The GPU where there is one. bf16 where a product in it is faster, measured once."""
-    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    device = best_device()
+    if device.type == "cuda" and precision != "fp32":
+        torch.set_float32_matmul_precision("high")  # products that stay in fp32 may run in TF32
     plain, half = _product_rate(device, torch.float32), _product_rate(device, torch.bfloat16)
     bf16 = half > 1.2 * plain if precision == "auto" else precision == "bf16"
     return Machine(device, bf16, half if bf16 else plain)

@@ -129,14 +129,14 @@ def _descended(
 ) -> Trained:
     model, tokenizer = new.model, new.tokenizer
     run = dataclasses.replace(new, config=describe(model, texts.record(), seed=seed, training=dataclasses.asdict(training)))
-    valid = _prefix(tokenizer.encode_texts([source.text for source in texts.valid]), VALID_TOKENS)
+    valid = tokenizer.encode_texts([source.text for source in texts.valid]).first(VALID_TOKENS)
     descent = Descent(model, encoded, valid, training, seed, out, machine, listener, lambda: _sample(run))
     try:
         model.fit(encoded, lambda model: descent.run())
     except Interrupted as stop:
         raise Interrupted(f"{stop}; go on with: regard train {model.family} --out {out} --resume") from None
-    model.to("cpu").eval()
-    loss = _final_loss(run, texts)
+    loss = _final_loss(Run(model.eval(), tokenizer, {}), texts)  # where it was trained, then home
+    model.to("cpu")
     progress = descent.progress
     run = finish(run, out, steps=progress.step, best_step=progress.best_step, seconds=progress.seconds, loss=loss)
     remove_checkpoints(out)
@@ -156,14 +156,6 @@ def _final_loss(run: Run, texts: Texts) -> float | None:
 
 def _sample(run: Run) -> str:
     return "".join(pieces[0] for pieces in stream(run, "", 100, 1, seed=1, sampling=Sampling()))
-
-
-def _prefix(text: Encoded, tokens: int) -> Encoded:
-    """The first documents, and of the last of them the first part, up to so many tokens."""
-    if len(text) <= tokens:
-        return text
-    ends_D = text.ends_D[text.ends_D < tokens]
-    return Encoded(text.ids_N[:tokens], torch.cat([ends_D, torch.tensor([tokens])]), text.bytes, text.unknown)
 
 
 def _texts(options: TextOptions, hold: bool) -> Texts:

@@ -11,11 +11,15 @@ from regard.errors import UserError
 from regard.models.mixing import Interpolation
 from regard.models.ngram import Link, Ngram
 from regard.probabilities import decoding, measures
+from regard.probabilities.caching import with_cache
 from regard.probabilities.decoding import Sampling
 from regard.probabilities.measures import Measure
 from regard.runs.folder import Run, load
+from regard.runs.machine import best_device
 from regard.text.builtin import BUILT_IN, topics
 from regard.text.files import Source, read, read_file
+
+CACHE_TOKENS = 1 << 15  # of validation text are enough to choose a cache's two numbers
 
 
 def evaluate(run: Run | str | Path, text: str | Sequence[str] = (), *, stride: int | None = None) -> Measure:
@@ -24,8 +28,29 @@ def evaluate(run: Run | str | Path, text: str | Sequence[str] = (), *, stride: i
     >>> regard.evaluate("runs/ngram", text="other.txt").perplexity  # doctest: +SKIP
     """
     run = _opened(run)
+    if run.model.training_defaults is not None:
+        run.model.to(best_device())
     sources = read([text] if isinstance(text, str) else text) or own_text(run)
     return measures.measure(run.model, run.tokenizer, [source.text for source in sources], stride)
+
+
+def cached(run: Run | str | Path, size: int = 2000, valid: str | Sequence[str] = ()) -> Run:
+    """The run with a neural cache of the last `size` states on its model; theta and share are chosen on validation text.
+
+    >>> regard.evaluate(regard.cached("runs/lstm"), text="other.txt").perplexity  # doctest: +SKIP
+    """
+    run = _opened(run)
+    if size < 1:
+        raise UserError("--cache-size must be 1 or more")
+    if run.model.training_defaults is None:
+        raise UserError(f"a cache compares hidden states, and {run.model.family} has none: put it on a neural run")
+    records = run.config["texts"]["valid"]
+    sources = read([valid] if isinstance(valid, str) else valid) or [_again(record) for record in records]
+    if not sources:
+        raise UserError("a cache's numbers are chosen on validation text: say which with --valid FILE")
+    run.model.to(best_device())
+    text = run.tokenizer.encode_texts([source.text for source in sources]).first(CACHE_TOKENS)
+    return replace(run, model=with_cache(run.model, text, size))
 
 
 def own_text(run: Run) -> list[Source]:

@@ -34,6 +34,13 @@ class Encoded:
     def __len__(self) -> int:
         return len(self.ids_N)
 
+    def first(self, tokens: int) -> "Encoded":
+        """The first documents, and of the last of them the first part, up to so many tokens; bytes are not counted again."""
+        if len(self) <= tokens:
+            return self
+        ends_D = torch.cat([self.ends_D[self.ends_D < tokens], torch.tensor([tokens])])
+        return Encoded(self.ids_N[:tokens], ends_D, self.bytes, self.unknown)
+
 
 class Tokenizer(ABC):
     kind: str
