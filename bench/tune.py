@@ -17,17 +17,21 @@ import regard
 from regard.runs.comparing import _split
 
 RATES = [
-    *({"optimiser": "adamw", "learning_rate": rate} for rate in (0.002, 0.006, 0.018)),
-    *({"optimiser": "muon", "learning_rate": rate} for rate in (0.004, 0.01, 0.025)),
+    *({"optimiser": "adamw", "learning_rate": rate} for rate in (0.002, 0.006, 0.015)),
+    *({"optimiser": "muon", "learning_rate": rate} for rate in (0.005, 0.012, 0.03)),
 ]
 BATCHES = [{"batch": 8}, {"batch": 32}]
 RECURRENT = [{"layers": 2}, {"width": 384}]
+TRUNK = [{"layers": 2}, {"width": 192}]
 SHAPES: dict[str, list[dict[str, Any]]] = {
+    "dan": [{"lookback": 4}, {"lookback": 16}],
+    "window": TRUNK,
     "rnn": RECURRENT,
     "lstm": RECURRENT,
     "gru": RECURRENT,
     "attentive": RECURRENT,
-    "transformer": [{"layers": 2}, {"width": 192}],
+    "transformer": TRUNK,
+    "backpack": TRUNK,
 }
 
 

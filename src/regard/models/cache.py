@@ -36,7 +36,7 @@ class CacheState(State):
 @final
 class NeuralCache(LanguageModel):
     family = "cache"
-    batch_tokens = 1 << 12  # every position is compared with every state in the cache
+    batch_tokens, row_tokens = 1 << 12, 1 << 10  # each is compared with every state in the cache and in the call
 
     def __init__(self, model: LanguageModel, size: int, theta: float, share: float):
         super().__init__(model.vocabulary_size, None)

@@ -105,6 +105,7 @@ class LanguageModel(nn.Module, ABC):
     context: int | None = None  # the most tokens a state can hold; None: no bound
     training_defaults: ClassVar[dict[str, Any] | None] = {}  # the family's own defaults of training options; None: it counts
     batch_tokens: ClassVar[int] = 1 << 15  # how many tokens a call may read at a time while measuring
+    row_tokens: ClassVar[int] = 1 << 12  # how many of them in one row, where a state is carried on
 
     def __init__(self, vocabulary_size: int, config: Any):
         super().__init__()

@@ -34,7 +34,7 @@ class Dan(LanguageModel):
 
     @dataclass(frozen=True, kw_only=True)
     class Config:
-        lookback: int = 0
+        lookback: int = 8
         """How many of the last words are averaged; 0: all."""
         layers: int = 2
         """Layers of the feed-forward network."""

@@ -8,6 +8,7 @@ from typing import final
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
 
 from regard.models.contract import Prediction, real_weights
 
@@ -42,11 +43,17 @@ class SoftmaxPrediction(Prediction):
         features_ND, targets_N = self.features_BTD.flatten(0, 1), targets_BT.flatten()
         weights_N = real_weights(targets_BT, weights_BT).to(_wide(features_ND)).flatten()
         if len(targets_N) <= _rows(self._weight_VD):
-            loss_N = F.cross_entropy(self._logits(features_ND), targets_N, ignore_index=-1, reduction="none", label_smoothing=smoothing)
-            total = (loss_N * weights_N).sum()
+            total = self._summed(features_ND, targets_N, weights_N, smoothing)
+        elif torch.compiler.is_compiling():  # torch 2.11 compiles the function below to a wrong gradient on a GPU
+            parts = zip(*(tensor.split(_rows(self._weight_VD)) for tensor in (features_ND, targets_N, weights_N)), strict=True)
+            total = torch.stack([checkpoint(self._summed, *part, smoothing, use_reentrant=False) for part in parts]).sum()
         else:
             total = SlicedCrossEntropy.apply(features_ND, self._weight_VD, self._bias_V, targets_N, weights_N, smoothing)
         return total / weights_N.sum().clamp(min=torch.finfo(weights_N.dtype).tiny)
+
+    def _summed(self, features_ND: Tensor, targets_N: Tensor, weights_N: Tensor, smoothing: float) -> Tensor:
+        loss_N = F.cross_entropy(self._logits(features_ND), targets_N, ignore_index=-1, reduction="none", label_smoothing=smoothing)
+        return (loss_N * weights_N).sum()
 
     def _logits(self, features_ND: Tensor) -> Tensor:
         logits_NV = F.linear(features_ND, self._weight_VD, self._bias_V)

@@ -18,8 +18,6 @@ from regard.models.contract import LanguageModel
 from regard.tokens.batches import batches, overlapping, read_rows, whole_documents
 from regard.tokens.contract import Encoded, Tokenizer
 
-SEGMENT = 1 << 12  # positions of a row read at a time, the state carried on
-
 
 @dataclass(frozen=True)
 class Protocol:
@@ -57,7 +55,7 @@ def scores(model: LanguageModel, text: Encoded, stride: int | None = None) -> It
     device = next(iter(model.tensors().values())).device
     for batch in batches(windows, model.batch_tokens):
         state = None
-        for rows in read_rows(text, batch, model.start, model.padding, context or SEGMENT):
+        for rows in read_rows(text, batch, model.start, model.padding, context or model.row_tokens):
             with torch.inference_mode():
                 prediction, state = model(rows.tokens_BT.to(device), state)
                 nll_BT = prediction.nll(rows.targets_BT.to(device)).cpu()
