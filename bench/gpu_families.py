@@ -2,7 +2,7 @@
 
     PYTHONPATH=src python3 bench/gpu_families.py --data carry --runs runs.json --out $OUT [--at-once 8]
 
-runs.json holds {name: {"family": ..., options of `regard train`, "cache": size or null}}; recipes can be named by {"recipe": NAME}.
+runs.json holds {name: {"recipe": NAME or "family": FAMILY, options of `regard train`, "cache": size of a neural cache}}.
 Prints one JSON line a training: validation loss, test loss and perplexity, the same with a neural cache, steps, seconds, tokens/s.
 """
 
@@ -15,13 +15,13 @@ import time
 from pathlib import Path
 
 import regard
-from regard.runs.recipes import Recipe, find_recipe
+from regard.runs.recipes import find_recipe
 
 
 def one(name: str, wanted: dict, data: Path) -> None:
     cache = wanted.pop("cache", None)
-    recipe = find_recipe(wanted.pop("recipe")) if "recipe" in wanted else Recipe(family=wanted.pop("family"), options={}, figure="")
-    options = Recipe(family=recipe.family, options={**recipe.options, **wanted}, figure="").with_data(data)
+    recipe = wanted.pop("recipe", None)
+    family = find_recipe(recipe).family if recipe else wanted.pop("family")
     began, shown = time.time(), [0.0]
 
     def listener(report) -> None:
@@ -31,10 +31,22 @@ def one(name: str, wanted: dict, data: Path) -> None:
             print(f"{name} {report.step} {time.time() - began:.0f} s loss {report.loss:.4f} {speed}", flush=True)
 
     with tempfile.TemporaryDirectory() as folder:
-        trained = regard.train(recipe.family, out=f"{folder}/run", listener=listener, **options)
-        result = {"name": name, "family": recipe.family, **wanted, "parameters": trained.run.model.sizes(), "valid": trained.loss}
+        out = f"{folder}/run"
+        texts = {part: str(data / wanted.pop(part)) for part in ("text", "valid", "test") if part in wanted}
+        if recipe:
+            trained = regard.train_recipe(recipe, data, out=out, listener=listener, **texts, **wanted)
+        else:
+            trained = regard.train(family, out=out, listener=listener, **texts, **wanted)
+        result = {
+            "name": name,
+            "family": family,
+            "recipe": recipe,
+            **wanted,
+            "parameters": trained.run.model.sizes(),
+            "valid": trained.loss,
+        }
         result |= {"steps": trained.steps, "seconds": trained.seconds, "tokens_per_second": trained.tokens / trained.seconds}
-        if "test" in options:
+        if trained.run.config["texts"]["test"]:
             measured = regard.evaluate(trained.run)
             result |= {"loss": measured.loss, "perplexity": measured.perplexity, "tokens": measured.tokens}
         if cache:

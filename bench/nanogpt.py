@@ -96,6 +96,7 @@ def losses(nanogpt: Path, work: Path) -> None:
     print(f"  validation loss {float(theirs.mean()):.4f}", flush=True)
     texts = {"text": str(work / "train.txt"), "valid": str(work / "val.txt"), "tokens": "char"}
     recipe = {
+        "layers": 4,
         "batch": 12,
         "steps": 2000,
         "learning_rate": 1e-3,
@@ -108,7 +109,7 @@ def losses(nanogpt: Path, work: Path) -> None:
     for name, options in {
         "ours, the same recipe": recipe,
         "ours, the same recipe, rotary positions": {**recipe, "positions": "rotary"},
-        "ours, defaults, 104 s": {"minutes": 104 / 60, "compile": "on"},
+        "ours, defaults, 104 s": {"layers": 4, "minutes": 104 / 60, "compile": "on"},
     }.items():
         trained = regard.train("transformer", **texts, out=str(work / name), **options)
         ours = token_losses(trained.run.model, valid)[1:-1]
@@ -152,7 +153,7 @@ def speed(nanogpt: Path, work: Path) -> None:
 
 def our_step(work: Path, compiled: bool):
     tokenizer, text = train_tokenizer([(work / "train.txt").read_text()], TokenOptions(tokens="char"))
-    model = Transformer(tokenizer.size, Transformer.Config(positions="learned")).train()
+    model = Transformer(tokenizer.size, Transformer.Config(layers=4, positions="learned")).train()
     machine, options = choose_machine("auto"), TrainingOptions()
     optimiser = make_optimisers(model, options)[0]
     corpus, schedule = Corpus.of(text, tokenizer.start, machine.device), WindowSchedule(text, 64, 12, seed=1)
@@ -181,7 +182,7 @@ def generating(nanogpt: Path) -> None:
     face = GPT2LMHeadModel(
         GPT2Config(vocab_size=65, n_positions=512, n_embd=128, n_layer=4, n_head=4, bos_token_id=0, eos_token_id=None)
     ).eval()
-    ours = Transformer(67, Transformer.Config()).eval()
+    ours = Transformer(67, Transformer.Config(layers=4)).eval()
     rates: dict[tuple[str, int], list[float]] = {}
     for number in range(PASSES + 1):
         for batch in (1, 16):

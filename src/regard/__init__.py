@@ -1,6 +1,7 @@
 """regard trains, compares and opens up every kind of language model.
 
-The verbs of the command line as functions: `train`, `compare`, `load`, `evaluate`, `score`, `generate`, `mix`, `cached`, `export`.
+The verbs of the command line as functions: `train`, `train_recipe`, `compare`, `load`, `evaluate`, `score`, `generate`, `export`; and `mix`
+and `cached`, which make new models of trained ones.
 """
 
 from importlib import import_module
@@ -11,6 +12,7 @@ if TYPE_CHECKING:
     from regard.runs.comparing import compare
     from regard.runs.exporting import export
     from regard.runs.folder import Run, load
+    from regard.runs.recipes import train_recipe
     from regard.runs.training import train
     from regard.runs.using import cached, evaluate, generate, mix, score
 
@@ -29,6 +31,7 @@ _HOMES = {
     "mix": "regard.runs.using",
     "score": "regard.runs.using",
     "train": "regard.runs.training",
+    "train_recipe": "regard.runs.recipes",
 }
 
 __all__ = [
@@ -44,6 +47,7 @@ __all__ = [
     "mix",
     "score",
     "train",
+    "train_recipe",
 ]
 
 

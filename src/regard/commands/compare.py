@@ -23,7 +23,7 @@ class Compare:
     document: Document = "file"
     """What a document is."""
     minutes: float | None = None
-    """Training time each (0.5)."""
+    """Training time each (0.3)."""
     tokens_each: int | None = None
     """Training tokens each, instead of a time."""
     seeds: int = 1

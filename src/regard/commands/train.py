@@ -10,6 +10,7 @@ from regard.commands.printing import print_json, print_lines
 from regard.errors import UserError
 from regard.models import FAMILIES, family_class
 from regard.runs.descent import Listener, Report
+from regard.runs.recipes import find_recipe, train_recipe
 from regard.runs.training import option_kinds, train
 
 
@@ -21,8 +22,14 @@ class Output:
 
 def main(arguments: list[str]) -> None:
     if not arguments or arguments[0] in ("--help", "-h"):
-        print(f"usage: regard train FAMILY [OPTIONS]\n\nFAMILY: {', '.join(FAMILIES)}\n\nregard train FAMILY --help lists the options.")
+        print(
+            "usage: regard train FAMILY [OPTIONS]\n       regard train --recipe NAME [--data FOLDER] [OPTIONS]\n\n"
+            f"FAMILY: {', '.join(FAMILIES)}\n\nregard train FAMILY --help lists the options; regard list shows the recipes."
+        )
         return
+    recipe, data, arguments = _recipe(arguments)
+    if recipe is not None:
+        arguments = [find_recipe(recipe).family, *arguments]
     family, arguments = arguments[0], arguments[1:]
     if family.startswith("-"):
         raise UserError(f"name the family first: regard train FAMILY {family} ...; there are: {', '.join(FAMILIES)}")
@@ -30,12 +37,36 @@ def main(arguments: list[str]) -> None:
     options: Any = parse(kind, arguments, f"train {family}", _elsewhere(family))
     given = {name for name in option_fields(arguments) if name != "json"}
     values = {name: getattr(options, name) for name in given}
-    result = train(family, listener=live_line(quiet=options.json), **values).to_json()
+    listener = live_line(quiet=options.json)
+    if recipe is None:
+        result = train(family, listener=listener, **values).to_json()
+    else:
+        result = train_recipe(recipe, data, listener=listener, **values).to_json()
     if options.json:
         print_json(result)
     else:
         print_lines(result)
         print(f"\nnext: regard generate {result['out']}", file=sys.stderr)
+
+
+def _recipe(arguments: list[str]) -> tuple[str | None, str, list[str]]:
+    """--recipe and --data, which stand for a family, and what is left."""
+    found: dict[str, str] = {}
+    left = [
+        part for argument in arguments for part in (argument.split("=", 1) if argument.startswith(("--recipe=", "--data=")) else [argument])
+    ]
+    for name in ("--recipe", "--data"):
+        if name in left:
+            place = left.index(name)
+            if place + 1 == len(left):
+                raise UserError(f"{name} needs a value; regard list shows the recipes")
+            found[name] = left[place + 1]
+            left = left[:place] + left[place + 2 :]
+    if "--data" in found and "--recipe" not in found:
+        raise UserError("--data goes with --recipe; name a family's text with --text FILE")
+    if "--recipe" in found and left and not left[0].startswith("-"):
+        raise UserError(f"a recipe has its own family: leave out {left[0]}")
+    return found.get("--recipe"), found.get("--data", "data"), left
 
 
 def _elsewhere(family: str) -> dict[str, str]:

@@ -13,8 +13,18 @@ COLOURS = [
     "#E69F00",
     "#56B4E9",
     "#000000",
-    "#F0E442",
-]  # Okabe and Ito: safe for the colour-blind
+    "#882255",
+    "#999933",
+    "#888888",
+]  # Okabe and Ito without yellow, then Tol: safe for the colour-blind
+
+STYLE = (
+    "body{font:16px/1.5 system-ui,sans-serif;margin:2rem auto;max-width:60rem;padding:0 1rem;color:#222}"
+    "div.wide{overflow-x:auto}table{border-collapse:collapse}td,th{padding:.3rem .8rem;text-align:right;border-bottom:1px solid #ccc}"
+    "td:first-child,th:first-child{text-align:left}"
+    ".ladder td,.ladder th{padding:.1rem .6rem;border:0;font-variant-numeric:tabular-nums}"
+    ".ladder tfoot td,.ladder tfoot th{border-top:2px solid #222}.ladder tbody th{font-family:monospace;font-weight:400}"
+)
 
 
 def bars(rows: list[dict[str, Any]]) -> altair.Chart:
@@ -44,7 +54,39 @@ def curves(points: list[dict[str, Any]], order: list[str]) -> altair.Chart:
     )
 
 
-def page(title: str, charts: list[altair.Chart], table: list[dict[str, Any]], notes: list[str]) -> str:
+Passage = tuple[list[str], list[str], list[list[float]]]  # tokens, names of models, surprisals in nats
+
+
+def ladder(passage: Passage) -> str:
+    """Tokens downwards, models side by side; the darker a cell the more it was surprised, the best of a row is bold."""
+    tokens, names, rows = passage
+    head = "".join(f"<th scope='col'>{html.escape(name)}</th>" for name in names)
+    body = []
+    for token, row in zip(tokens, rows, strict=True):
+        cells = "".join(_cell(nll, nll == min(row)) for nll in row)
+        body.append(f"<tr><th scope='row'>{html.escape(_shown(token))}</th>{cells}</tr>")
+    sums = "".join(f"<td>{sum(column):.1f}</td>" for column in zip(*rows, strict=True))
+    return (
+        "<h2>Who knew</h2><p>Surprisal of each token in nats, on the stretch of the test text where the models differ most. "
+        "Columns of ladder.tsv, which holds the whole text, sum to each model's loss.</p>"
+        f"<div class='wide'><table class='ladder'><thead><tr><th></th>{head}</tr></thead><tbody>{''.join(body)}</tbody>"
+        f"<tfoot><tr><th scope='row'>sum</th>{sums}</tr></tfoot></table></div>"
+    )
+
+
+def _cell(nll: float, best: bool) -> str:
+    depth = min(1.0, nll / 10)  # white at 0, the darkest blue from 10 nats on
+    red, green, blue = (round(255 - depth * (255 - end)) for end in (0, 80, 150))
+    weight = ";font-weight:700" if best else ""
+    return f"<td style='background:rgb({red},{green},{blue});color:{'#fff' if depth > 0.5 else '#222'}{weight}'>{nll:.2f}</td>"
+
+
+def _shown(token: str) -> str:
+    """A token with its white space made visible."""
+    return token.replace(" ", "\u2423").replace("\n", "\u21b5").replace("\t", "\u21e5")
+
+
+def page(title: str, charts: list[altair.Chart], table: list[dict[str, Any]], notes: list[str], passages: list[Passage]) -> str:
     """Charts, a table and notes in one HTML file with nothing to fetch."""
     chart = altair.vconcat(*charts).resolve_scale(color="independent")  # each with its own legend
     header = "".join(f"<th>{html.escape(str(name))}</th>" for name in table[0])
@@ -54,9 +96,7 @@ def page(title: str, charts: list[altair.Chart], table: list[dict[str, Any]], no
     return (
         f"<!doctype html><html lang='en'><head><meta charset='utf-8'><title>{html.escape(title)}</title>"
         "<meta name='viewport' content='width=device-width'>"
-        "<style>body{font:16px/1.5 system-ui,sans-serif;margin:2rem auto;max-width:60rem;padding:0 1rem;color:#222}"
-        "div.wide{overflow-x:auto}table{border-collapse:collapse}td,th{padding:.3rem .8rem;text-align:right;border-bottom:1px solid #ccc}"
-        "td:first-child,th:first-child{text-align:left}</style></head><body>"
+        f"<style>{STYLE}</style></head><body>"
         f"<h1>{html.escape(title)}</h1><div class='wide'><table><thead><tr>{header}</tr></thead><tbody>{body}</tbody></table></div>"
-        f"{said}<div class='wide'>{drawn}</div></body></html>"
+        f"{said}<div class='wide'>{drawn}</div>{''.join(map(ladder, passages))}</body></html>"
     )

@@ -39,7 +39,7 @@ class AttentiveState(State):
 @final
 class Attentive(LanguageModel):
     family = "attentive"
-    training_defaults: ClassVar[dict[str, Any] | None] = {"learning_rate": 0.01, "segment": 32}
+    training_defaults: ClassVar[dict[str, Any] | None] = {"learning_rate": 0.015, "segment": 32}
     batch_tokens, row_tokens = 1 << 12, 1 << 8  # each is compared with all others of the call, seen or not
 
     @dataclass(frozen=True, kw_only=True)

@@ -20,6 +20,7 @@ from regard.models.predictions import Readout
 from regard.models.ranges import at_least
 from regard.models.trunk import Trunk, TrunkConfig, TrunkState, Where, remember
 from regard.parts.attention import weigh
+from regard.parts.layers import drop
 from regard.parts.look import Look
 from regard.parts.scores import ScaledDot
 from regard.parts.senses import SenseNetwork, weave
@@ -35,7 +36,7 @@ class BackpackState(State):
 @final
 class Backpack(LanguageModel):
     family = "backpack"
-    training_defaults: ClassVar[dict[str, Any] | None] = {"learning_rate": 0.01, "optimiser": "muon"}
+    training_defaults: ClassVar[dict[str, Any] | None] = {"optimiser": "muon", "learning_rate": 0.012, "batch": 32}
 
     @dataclass(frozen=True, kw_only=True)
     class Config(TrunkConfig):
@@ -55,8 +56,8 @@ class Backpack(LanguageModel):
         if self.trunk.embedding_width != config.width:
             raise UserError(f"--positions {config.positions} are appended to the embedding, which a backpack reads out by: choose others")
         self.embedding = nn.Embedding(vocabulary_size + 2, config.width)
-        nn.init.normal_(self.embedding.weight, std=0.02)
-        self.senses = SenseNetwork(config.width, config.senses, config.dropout)
+        nn.init.normal_(self.embedding.weight, std=0.1)  # it reads the senses out, and no norm stands between
+        self.senses = SenseNetwork(config.width, config.senses)
         self.project = nn.Linear(config.width, 2 * config.width)  # query and key side by side
         self.score = ScaledDot()
         self.readout = Readout(vocabulary_size, config.width, tied=True)
@@ -75,6 +76,7 @@ class Backpack(LanguageModel):
         o_BTD, key_BLSE, senses_BLSD = out
         if look is not None:
             o_BTD = look.value("features", o_BTD)
+        o_BTD = drop(o_BTD, self.config.dropout, self.training)
         return self.readout(o_BTD, self.embedding), BackpackState(trunk.position_B, trunk, key_BLSE, senses_BLSD)
 
     def _speak(

@@ -30,11 +30,11 @@ class DanState(State):
 @final
 class Dan(LanguageModel):
     family = "dan"
-    training_defaults: ClassVar[dict[str, Any] | None] = {"learning_rate": 0.006, "segment": 32}
+    training_defaults: ClassVar[dict[str, Any] | None] = {"optimiser": "muon", "learning_rate": 0.03, "segment": 32}
 
     @dataclass(frozen=True, kw_only=True)
     class Config:
-        lookback: int = 8
+        lookback: int = 4
         """How many of the last words are averaged; 0: all."""
         layers: int = 2
         """Layers of the feed-forward network."""

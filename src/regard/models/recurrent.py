@@ -25,7 +25,7 @@ class RecurrentState(State):
 
 class Recurrent(LanguageModel, ABC):
     cell: ClassVar[CellName]
-    training_defaults: ClassVar[dict[str, Any] | None] = {"learning_rate": 0.01, "segment": 32}
+    training_defaults: ClassVar[dict[str, Any] | None] = {"learning_rate": 0.015, "segment": 32}
 
     @dataclass(frozen=True, kw_only=True)
     class Config:
@@ -73,13 +73,14 @@ class Recurrent(LanguageModel, ABC):
 class Rnn(Recurrent):
     family = "rnn"
     cell = "rnn"
-    training_defaults: ClassVar[dict[str, Any] | None] = {"learning_rate": 0.003, "segment": 32}  # it has no gates to save it from more
+    training_defaults: ClassVar[dict[str, Any] | None] = {"optimiser": "muon", "learning_rate": 0.005, "segment": 32}
 
 
 @final
 class Lstm(Recurrent):
     family = "lstm"
     cell = "lstm"
+    training_defaults: ClassVar[dict[str, Any] | None] = {"learning_rate": 0.015, "segment": 32, "batch": 8}
 
 
 @final

@@ -29,7 +29,7 @@ class TransformerState(State):
 @final
 class Transformer(LanguageModel):
     family = "transformer"
-    training_defaults: ClassVar[dict[str, Any] | None] = {"learning_rate": 0.01, "optimiser": "muon"}
+    training_defaults: ClassVar[dict[str, Any] | None] = {"optimiser": "muon", "learning_rate": 0.012, "batch": 32}
 
     @dataclass(frozen=True, kw_only=True)
     class Config(TrunkConfig):

@@ -27,7 +27,7 @@ from regard.parts.scores import Dot, ScaledDot
 class TrunkConfig:
     """What the configurations of its models have in common."""
 
-    layers: int = 4
+    layers: int = 2
     """How many blocks of attention and feed-forward are stacked."""
     width: int = 128
     """Features of a position."""

@@ -30,7 +30,7 @@ class WindowState(State):
 @final
 class Window(LanguageModel):
     family = "window"
-    training_defaults: ClassVar[dict[str, Any] | None] = {"learning_rate": 0.01, "optimiser": "muon"}
+    training_defaults: ClassVar[dict[str, Any] | None] = {"optimiser": "muon", "learning_rate": 0.012}
     batch_tokens = 1 << 12  # `window` embeddings lie side by side at every position
 
     @dataclass(frozen=True, kw_only=True)

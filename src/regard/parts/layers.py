@@ -16,14 +16,15 @@ def drop(x: Tensor, share: float, training: bool) -> Tensor:
 
 @final
 class FeedForward(nn.Module):
-    """W2 f(W1 x), four times as wide inside; f is GELU, or ReLU as published in 2017."""
+    """W2 f(W1 x), four times as wide inside; f is GELU (by tanh, as in GPT-2), or ReLU as published in 2017."""
 
     def __init__(self, width: int, dropout: float, relu: bool = False):
         super().__init__()
         self.up = nn.Linear(width, 4 * width)
         self.down = nn.Linear(4 * width, width)
         self.dropout = dropout
-        self.activation = F.relu if relu else F.gelu
+        self.relu = relu
 
     def forward(self, x_BTD: Tensor) -> Tensor:
-        return drop(self.down(self.activation(self.up(x_BTD))), self.dropout, self.training)
+        inner = self.up(x_BTD)
+        return drop(self.down(F.relu(inner) if self.relu else F.gelu(inner, approximate="tanh")), self.dropout, self.training)

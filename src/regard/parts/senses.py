@@ -11,7 +11,7 @@ from typing import final
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from regard.parts.layers import FeedForward, drop
+from regard.parts.layers import FeedForward
 
 
 def weave(weights_BLQK: Tensor, senses_BLKD: Tensor) -> Tensor:
@@ -26,13 +26,16 @@ def weave(weights_BLQK: Tensor, senses_BLKD: Tensor) -> Tensor:
 
 @final
 class SenseNetwork(nn.Module):
-    """C(x): a word's embedding alone, without its position, to its sense vectors."""
+    """C(x): a word's embedding alone, without its position, to its sense vectors.
 
-    def __init__(self, width: int, senses: int, dropout: float):
+    Without dropout: nothing non-linear follows to average it out, and what is then learned does not hold once it is gone.
+    """
+
+    def __init__(self, width: int, senses: int):
         super().__init__()
-        self.senses, self.dropout = senses, dropout
+        self.senses = senses
         self.in_norm, self.out_norm = nn.LayerNorm(width), nn.LayerNorm(width)
-        self.feed = FeedForward(width, dropout)
+        self.feed = FeedForward(width, 0.0)
         self.up = nn.Linear(width, 4 * width)
         self.down = nn.Linear(4 * width, senses * width)
         for linear in (self.feed.up, self.feed.down, self.up, self.down):
@@ -42,7 +45,6 @@ class SenseNetwork(nn.Module):
 
     def forward(self, embedded_BKD: Tensor) -> Tensor:
         """(B, L, K, D)"""
-        x_BKD = drop(embedded_BKD, self.dropout, self.training)
-        x_BKD = self.out_norm(x_BKD + self.feed(self.in_norm(x_BKD)))
-        senses = drop(self.down(F.gelu(self.up(x_BKD))), self.dropout, self.training)
+        x_BKD = self.out_norm(embedded_BKD + self.feed(self.in_norm(embedded_BKD)))
+        senses = self.down(F.gelu(self.up(x_BKD)))
         return senses.unflatten(2, (self.senses, -1)).transpose(1, 2)

@@ -3,6 +3,7 @@
 import json
 import math
 import statistics
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -10,15 +11,17 @@ from typing import Any
 
 from regard.errors import UserError
 from regard.models import FAMILIES, family_class
-from regard.probabilities.measures import Measure
+from regard.probabilities.measures import Measure, summarise, token_losses
 from regard.runs.descent import METRICS, TIMING
 from regard.runs.folder import check_free
+from regard.runs.ladder import Column, Ladder, ladders
 from regard.runs.optimisers import TrainingOptions
 from regard.runs.training import Trained, train, with_defaults
-from regard.runs.using import evaluate
 from regard.text.builtin import topics
 from regard.text.documents import Document, hold_out
-from regard.text.files import read
+from regard.text.files import read, read_file
+
+STUDENT = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228)  # 97.5% points for 1, 2, ... degrees of freedom
 
 
 @dataclass(frozen=True)
@@ -41,6 +44,7 @@ class Comparison:
     out: Path
     results: list[Result]
     notes: list[str]
+    ladders: list[Ladder]  # every token of the test text, the models side by side
 
     def table(self) -> list[dict[str, Any]]:
         """A row a family, the best first, figures over seeds; rows that cannot be ranked stand last."""
@@ -81,17 +85,19 @@ def compare(
     out = Path(out)
     check_free(out)
     parts = _split(out, text)
-    results = []
+    results, columns = list[Result](), list[Column]()
     for name, family, kind in chosen:
         for seed in range(1, seeds + 1 if family_class(family).training_defaults is not None else 2):
             folder = out / (name.replace(":", "-") if seed == 1 else f"{name.replace(':', '-')}-{seed}")
             budget = _budget(family, minutes, tokens_each)
             options: dict[str, Any] = {**parts, **budget, "tokens": kind, "document": document, "seed": seed}
             trained = train(family, out=str(folder), **options)
-            result = _measured(name, seed, trained, parts["test"])
+            result, column = _measured(name, seed, trained, parts["test"])
             results.append(result)
+            if seed == 1:
+                columns.append(column)
             finished(result)
-    comparison = Comparison(out, results, notes(results))
+    comparison = Comparison(out, results, notes(results), ladders(columns))
     write(comparison)
     return comparison
 
@@ -123,30 +129,34 @@ def _budget(family: str, minutes: float | None, tokens_each: int | None) -> dict
     if kind.training_defaults is None:
         return {}
     if tokens_each is None:
-        return {"minutes": 0.5 if minutes is None else minutes, "evaluate_every": 100}
+        return {"minutes": 0.3 if minutes is None else minutes, "evaluate_every": 100}
     training = with_defaults(TrainingOptions, kind.training_defaults)()
     length = kind.Config().context if "context" in kind.Config.__dataclass_fields__ else training.segment
     return {"steps": math.ceil(tokens_each / (training.batch * length)), "evaluate_every": 100}
 
 
-def _measured(name: str, seed: int, trained: Trained, test: str) -> Result:
-    folder = trained.run.folder
+def _measured(name: str, seed: int, trained: Trained, test: str) -> tuple[Result, Column]:
+    run, folder = trained.run, trained.run.folder
     assert folder is not None
     curve = []
     if (folder / METRICS).exists():
         lines = [[json.loads(line) for line in (folder / file).read_text().splitlines()] for file in (METRICS, TIMING)]
         curve = [{"seconds": timing["seconds"], "valid_loss": metric["valid_loss"]} for metric, timing in zip(*lines, strict=True)]
-    return Result(
+    began = time.perf_counter()
+    text = run.tokenizer.encode_texts([read_file(test).text])
+    nll_N = token_losses(run.model, text)
+    result = Result(
         name=name,
-        family=trained.run.model.family,
+        family=run.model.family,
         seed=seed,
         folder=str(folder),
-        parameters=trained.run.model.sizes(),
+        parameters=run.model.sizes(),
         seconds=trained.seconds,
         training_tokens_per_second=trained.tokens / trained.seconds,
-        measure=evaluate(trained.run, test),
+        measure=summarise(run.model, run.tokenizer, text, nll_N, began),
         curve=curve,
     )
+    return result, Column(name, run.tokenizer, text, nll_N)
 
 
 def comparable(first: Measure, second: Measure) -> str | None:
@@ -162,6 +172,8 @@ def comparable(first: Measure, second: Measure) -> str | None:
         second.tokens,
     ):
         return "unknown words were replaced by one class, which is easier to predict than they were"
+    if first.protocol.cache != second.protocol.cache:
+        return "one of them had a cache"
     if first.protocol.stride not in (None, first.protocol.context) or second.protocol.stride not in (None, second.protocol.context):
         return "windows overlapped in one of them"
     return None
@@ -214,8 +226,11 @@ def _rows(results: list[Result]) -> list[dict[str, Any]]:
 
 
 def _interval(figures: list[float]) -> float | None:
-    """Half the width of a 95% interval of the mean (normal approximation)."""
-    return 1.96 * statistics.stdev(figures) / math.sqrt(len(figures)) if len(figures) > 1 else None
+    """Half the width of a 95% interval of the mean, by Student's t."""
+    if len(figures) < 2:
+        return None
+    t = STUDENT[len(figures) - 2] if len(figures) - 2 < len(STUDENT) else 1.96
+    return t * statistics.stdev(figures) / math.sqrt(len(figures))
 
 
 def for_people(row: dict[str, Any]) -> dict[str, str]:
@@ -232,7 +247,7 @@ def for_people(row: dict[str, Any]) -> dict[str, str]:
 
 
 def write(comparison: Comparison) -> None:
-    """results.json, report.md and report.html in the comparison's folder."""
+    """results.json, ladder.tsv, report.md and report.html in the comparison's folder."""
     from regard.inside import charts  # drawing is only wanted here
 
     table = comparison.table()
@@ -243,4 +258,7 @@ def write(comparison: Comparison) -> None:
     points = [{"name": result.name, **point} for result in comparison.results for point in result.curve]
     order = [row["name"] for row in table]
     parts = [charts.bars([row for row in table if row["rank"] is not None])] + ([charts.curves(points, order)] if points else [])
-    (comparison.out / "report.html").write_text(charts.page("Comparison", parts, shown, comparison.notes))
+    for number, ladder in enumerate(comparison.ladders, 1):
+        ladder.write(comparison.out / ("ladder.tsv" if number == 1 else f"ladder-{number}.tsv"))
+    passages = [(ladder.tokens, ladder.names, ladder.nll_NM.tolist()) for ladder in map(Ladder.passage, comparison.ladders)]
+    (comparison.out / "report.html").write_text(charts.page("Comparison", parts, shown, comparison.notes, passages))
