@@ -20,6 +20,12 @@ RATES = [
     *({"optimiser": "adamw", "learning_rate": rate} for rate in (0.002, 0.006, 0.015)),
     *({"optimiser": "muon", "learning_rate": rate} for rate in (0.005, 0.012, 0.03)),
 ]
+BASE: dict[str, dict[str, Any]] = {  # what the trials start from, whatever the defaults are by now
+    "dan": {"lookback": 8, "batch": 16},
+    "window": {"layers": 4, "batch": 16},
+    "transformer": {"layers": 4, "batch": 16},
+    "backpack": {"layers": 4, "batch": 16},
+}
 BATCHES = [{"batch": 8}, {"batch": 32}]
 RECURRENT = [{"layers": 2}, {"width": 384}]
 TRUNK = [{"layers": 2}, {"width": 192}]
@@ -36,7 +42,7 @@ SHAPES: dict[str, list[dict[str, Any]]] = {
 
 
 def tune(family: str, minutes: float, parts: dict[str, str], record: Path, work: Path) -> None:
-    best: tuple[float, dict[str, Any]] = (float("inf"), {})
+    best: tuple[float, dict[str, Any]] = (float("inf"), BASE.get(family, {"batch": 16}))
     number = 0
     for stage in (RATES, BATCHES, SHAPES[family]):
         start = best[1]

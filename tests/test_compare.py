@@ -7,11 +7,13 @@ import shutil
 from pathlib import Path
 
 import pytest
+import torch
 
 import regard
 from regard.errors import UserError
 from regard.probabilities.measures import Measure, Protocol
-from regard.runs.comparing import Comparison, comparable
+from regard.runs.comparing import Comparison, _interval, comparable
+from regard.runs.ladder import PASSAGE, Ladder
 
 TEXT = "".join(f"line {number % 13} says {'abc' * (number % 5)} and <script>alert({number % 3})</script> ends\n" for number in range(300))
 
@@ -51,6 +53,33 @@ def test_the_same_budget_of_tokens(comparison: Comparison):
             assert steps == -(-3000 // (training["batch"] * length))
 
 
+def test_the_ladder_stands_on_every_models_own_loss(comparison: Comparison):
+    (ladder,) = comparison.ladders
+    assert ladder.names == ["ngram", "rnn", "transformer"]
+    lines = (comparison.out / "ladder.tsv").read_text().splitlines()
+    assert lines[0].split("\t") == ["token", *ladder.names]
+    assert len(lines) - 1 == len(ladder.tokens)
+    firsts = [result for result in comparison.results if result.seed == 1]
+    for column, result in enumerate(firsts):
+        total = sum(float(line.split("\t")[column + 1]) for line in lines[1:])
+        # the sum of N numbers that were written with six digits
+        assert total == pytest.approx(result.measure.loss * result.measure.tokens, abs=0.5e-6 * len(lines))
+
+
+def test_the_passage_is_where_the_models_differ_most():
+    nll = torch.zeros(30, 2)
+    nll[17:20, 1] = 3.0
+    ladder = Ladder([str(number) for number in range(30)], ["one", "two"], nll)
+    assert ladder.passage(3).tokens == ["17", "18", "19"]
+    assert len(ladder.passage(99).tokens) == 30
+
+
+def test_the_interval_is_students():
+    # three figures with standard deviation 1: 4.303 / sqrt 3
+    assert _interval([1.0, 2.0, 3.0]) == pytest.approx(4.303 / 3**0.5)
+    assert _interval([1.0]) is None
+
+
 def test_reports_say_the_same_as_the_results(comparison: Comparison):
     results = json.loads((comparison.out / "results.json").read_text())
     markdown = (comparison.out / "report.md").read_text()
@@ -77,7 +106,8 @@ def test_the_report_opens_offline_in_a_browser(comparison: Comparison):
         page.on("pageerror", lambda error: errors.append(error))
         page.goto((comparison.out / "report.html").as_uri())
         page.wait_for_selector("canvas, svg.marks")
-        assert page.locator("tbody tr").count() == 3
+        assert page.locator("table").first.locator("tbody tr").count() == 3
+        assert page.locator("table.ladder tbody tr").count() == PASSAGE
         assert page.evaluate("document.documentElement.scrollWidth") <= 360  # wide things scroll inside, the page does not
         browser.close()
     assert errors == []
@@ -85,7 +115,7 @@ def test_the_report_opens_offline_in_a_browser(comparison: Comparison):
 
 
 def measure(**change) -> Measure:
-    protocol = {"tokens": "word", "document": "file", "context": None, "stride": None}
+    protocol = {"tokens": "word", "document": "file", "context": None, "stride": None, "cache": None}
     protocol |= {name: change.pop(name) for name in list(change) if name in protocol and name != "tokens_count"}
     base = Measure(2.0, 7.4, 1.0, 100, 500, 0, 0, 1.0, Protocol(**protocol))
     return dataclasses.replace(base, **change)
@@ -103,6 +133,7 @@ def measure(**change) -> Measure:
         ({"unknown_tokens": 3}, {"unknown_tokens": 3}, None),  # the same words replaced in both
         ({"unknown_tokens": 3}, {"unknown_tokens": 4}, "unknown words"),
         ({"context": 64, "stride": 32}, {}, "overlapped"),
+        ({"cache": {"size": 3}}, {}, "cache"),
         ({"bits_per_byte": None}, {}, "no probability"),
     ],
 )
