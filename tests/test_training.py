@@ -15,13 +15,13 @@ from torch import nn
 
 import regard
 from regard.errors import MachineError, UserError
-from regard.models import FAMILIES, predictions
+from regard.models import FAMILIES, family_class, predictions
 from regard.models.predictions import SoftmaxPrediction
 from regard.models.transformer import Transformer
 from regard.runs import checkpoint
 from regard.runs.descent import Step
 from regard.runs.optimisers import TrainingOptions, make_optimisers, rate
-from regard.runs.training import Trained
+from regard.runs.training import Trained, option_kinds, split_options
 from regard.tokens.choose import TokenOptions, train_tokenizer
 from regard.tokens.schedule import Corpus, LaneSchedule, WindowSchedule
 
@@ -331,6 +331,38 @@ def test_overlapping_windows_give_more_context_and_say_so(tmp_path):
     assert closest.loss < close.loss < apart.loss
     with pytest.raises(UserError, match="between 1 and that context"):
         regard.evaluate(run, stride=9)
+
+
+@pytest.mark.parametrize("family", [family for family in FAMILIES if family != "ngram"])
+def test_medium_is_larger_and_what_is_given_goes_before_it(tmp_path, text, family):
+    kind = family_class(family)
+    _, _, config, training = split_options(family, kind.medium, *option_kinds(kind))
+    assert kind(11, config).sizes() > kind(11, kind.Config()).sizes()
+    assert training.batch == 64
+    small = {"width": 16, "layers": 1, "batch": 2, "steps": 2, "evaluate_every": 2, "tokens": "char", "dropout": 0.0}
+    small |= {"heads": 2, "context": 8} if family in ("transformer", "backpack") else {"segment": 8}
+    trained = regard.train(family, text=str(text), out=str(tmp_path / "run"), size="medium", **small)
+    assert trained.run.config["model"]["width"] == 16
+    assert trained.run.config["training"]["learning_rate"] == kind.medium["learning_rate"]
+
+
+def test_tensorboard_gets_the_same_metrics(tmp_path, text):
+    pytest.importorskip("tensorboard")
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    options = {"width": 16, "batch": 2, "steps": 6, "evaluate_every": 3, "tokens": "char", "tensorboard": True}
+    regard.train("gru", text=str(text), out=str(tmp_path / "run"), **options)
+    events = EventAccumulator(str(tmp_path / "run" / "tensorboard")).Reload().Scalars("valid_loss")
+    rows = [json.loads(line) for line in (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()]
+    assert [event.step for event in events] == [3, 6]
+    assert [event.value for event in events] == pytest.approx([row["valid_loss"] for row in rows])
+
+
+def test_tensorboard_is_an_extra(tmp_path, text, monkeypatch):
+    monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", None)
+    with pytest.raises(UserError, match=r"regard\[tensorboard\]"):
+        regard.train("gru", text=str(text), out=str(tmp_path / "run"), tokens="char", width=16, batch=2, steps=2, tensorboard=True)
+    assert not (tmp_path / "run").exists()
 
 
 def test_generation_goes_on_past_a_full_context(tmp_path):

@@ -1,7 +1,7 @@
 """regard trains, compares and opens up every kind of language model.
 
-The verbs of the command line as functions: `train`, `train_recipe`, `compare`, `load`, `evaluate`, `score`, `generate`, `export`; and `mix`
-and `cached`, which make new models of trained ones.
+The verbs of the command line as functions: `train`, `train_recipe`, `compare`, `load`, `evaluate`, `score`, `generate`, `look`, `export`;
+and `mix` and `cached`, which make new models of trained ones.
 """
 
 from importlib import import_module
@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from regard.runs.comparing import compare
     from regard.runs.exporting import export
     from regard.runs.folder import Run, load
+    from regard.runs.looking import look
     from regard.runs.recipes import train_recipe
     from regard.runs.training import train
     from regard.runs.using import cached, evaluate, generate, mix, score
@@ -28,6 +29,7 @@ _HOMES = {
     "export": "regard.runs.exporting",
     "generate": "regard.runs.using",
     "load": "regard.runs.folder",
+    "look": "regard.runs.looking",
     "mix": "regard.runs.using",
     "score": "regard.runs.using",
     "train": "regard.runs.training",
@@ -44,6 +46,7 @@ __all__ = [
     "export",
     "generate",
     "load",
+    "look",
     "mix",
     "score",
     "train",

@@ -13,6 +13,7 @@ VERBS = {
     "evaluate": ("regard.commands.evaluate", "measure a run on a text"),
     "score": ("regard.commands.score", "every token with its log-probability"),
     "generate": ("regard.commands.generate", "write text with a run"),
+    "look": ("regard.commands.look", "what a run expects and weighs while it reads a text"),
     "export": ("regard.commands.export", "a run in another form (ARPA)"),
     "list": ("regard.commands.listing", "families, recipes, lessons, puzzles, benchmarks"),
 }

@@ -40,6 +40,10 @@ class AttentiveState(State):
 class Attentive(LanguageModel):
     family = "attentive"
     training_defaults: ClassVar[dict[str, Any] | None] = {"learning_rate": 0.015, "segment": 32}
+    medium: ClassVar[dict[str, Any]] = {
+        "layers": 2, "width": 650, "lookback": 100, "dropout": 0.5,
+        "batch": 64, "segment": 35, "learning_rate": 0.003, "weight_decay": 0.02,
+    }  # fmt: skip
     batch_tokens, row_tokens = 1 << 12, 1 << 8  # each is compared with all others of the call, seen or not
 
     @dataclass(frozen=True, kw_only=True)

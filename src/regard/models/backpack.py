@@ -18,7 +18,7 @@ from regard.errors import UserError
 from regard.models.contract import LanguageModel, Prediction, State
 from regard.models.predictions import Readout
 from regard.models.ranges import at_least
-from regard.models.trunk import Trunk, TrunkConfig, TrunkState, Where, remember
+from regard.models.trunk import MEDIUM, Trunk, TrunkConfig, TrunkState, Where, remember
 from regard.parts.attention import weigh
 from regard.parts.layers import drop
 from regard.parts.look import Look
@@ -37,6 +37,7 @@ class BackpackState(State):
 class Backpack(LanguageModel):
     family = "backpack"
     training_defaults: ClassVar[dict[str, Any] | None] = {"optimiser": "muon", "learning_rate": 0.012, "batch": 32}
+    medium: ClassVar[dict[str, Any]] = MEDIUM | {"senses": 16}
 
     @dataclass(frozen=True, kw_only=True)
     class Config(TrunkConfig):

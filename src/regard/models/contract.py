@@ -104,6 +104,7 @@ class LanguageModel(nn.Module, ABC):
     Config: ClassVar[type]
     context: int | None = None  # the most tokens a state can hold; None: no bound
     training_defaults: ClassVar[dict[str, Any] | None] = {}  # the family's own defaults of training options; None: it counts
+    medium: ClassVar[dict[str, Any]] = {}  # its options under --size medium, of the model and of training
     batch_tokens: ClassVar[int] = 1 << 15  # how many tokens a call may read at a time while measuring
     row_tokens: ClassVar[int] = 1 << 12  # how many of them in one row, where a state is carried on
 

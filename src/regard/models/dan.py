@@ -31,6 +31,9 @@ class DanState(State):
 class Dan(LanguageModel):
     family = "dan"
     training_defaults: ClassVar[dict[str, Any] | None] = {"optimiser": "muon", "learning_rate": 0.03, "segment": 32}
+    medium: ClassVar[dict[str, Any]] = {
+        "width": 512, "dropout": 0.5, "batch": 64, "segment": 64, "optimiser": "adamw", "learning_rate": 0.002,
+    }  # fmt: skip
 
     @dataclass(frozen=True, kw_only=True)
     class Config:

@@ -26,6 +26,10 @@ class RecurrentState(State):
 class Recurrent(LanguageModel, ABC):
     cell: ClassVar[CellName]
     training_defaults: ClassVar[dict[str, Any] | None] = {"learning_rate": 0.015, "segment": 32}
+    medium: ClassVar[dict[str, Any]] = {
+        "layers": 2, "width": 650, "dropout": 0.5,
+        "batch": 64, "segment": 35, "optimiser": "adamw", "learning_rate": 0.002, "weight_decay": 0.02,
+    }  # fmt: skip
 
     @dataclass(frozen=True, kw_only=True)
     class Config:

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from regard.models.contract import LanguageModel, Prediction, State
 from regard.models.copying import CopyName, Pointer
 from regard.models.predictions import CopyPrediction, Readout
-from regard.models.trunk import Trunk, TrunkConfig, TrunkState
+from regard.models.trunk import MEDIUM, Trunk, TrunkConfig, TrunkState
 from regard.parts.look import Look
 from regard.parts.masks import earlier, padding
 
@@ -30,6 +30,7 @@ class TransformerState(State):
 class Transformer(LanguageModel):
     family = "transformer"
     training_defaults: ClassVar[dict[str, Any] | None] = {"optimiser": "muon", "learning_rate": 0.012, "batch": 32}
+    medium: ClassVar[dict[str, Any]] = MEDIUM
 
     @dataclass(frozen=True, kw_only=True)
     class Config(TrunkConfig):

@@ -55,6 +55,9 @@ class TrunkConfig:
             raise UserError("one-hot positions are appended: --width must be larger than --context")
 
 
+MEDIUM = {"layers": 6, "width": 384, "heads": 6, "context": 256, "dropout": 0.2, "batch": 64, "learning_rate": 0.003}
+
+
 @dataclass(frozen=True)
 class TrunkState(State):
     slot_BS: Tensor  # 1 + the position of what each slot holds, 0 where it is empty

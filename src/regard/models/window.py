@@ -31,6 +31,7 @@ class WindowState(State):
 class Window(LanguageModel):
     family = "window"
     training_defaults: ClassVar[dict[str, Any] | None] = {"optimiser": "muon", "learning_rate": 0.012}
+    medium: ClassVar[dict[str, Any]] = {"layers": 4, "width": 512, "distant": 4, "dropout": 0.5, "batch": 64, "learning_rate": 0.003}
     batch_tokens = 1 << 12  # `window` embeddings lie side by side at every position
 
     @dataclass(frozen=True, kw_only=True)

@@ -247,7 +247,7 @@ def for_people(row: dict[str, Any]) -> dict[str, str]:
 
 
 def write(comparison: Comparison) -> None:
-    """results.json, ladder.tsv, report.md and report.html in the comparison's folder."""
+    """results.json, ladder.tsv, report.md, report.html and comparison.svg in the comparison's folder."""
     from regard.inside import charts  # drawing is only wanted here
 
     table = comparison.table()
@@ -257,7 +257,9 @@ def write(comparison: Comparison) -> None:
     (comparison.out / "report.md").write_text("\n".join(["# Comparison", "", *lines, "", *comparison.notes, ""]))
     points = [{"name": result.name, **point} for result in comparison.results for point in result.curve]
     order = [row["name"] for row in table]
-    parts = [charts.bars([row for row in table if row["rank"] is not None])] + ([charts.curves(points, order)] if points else [])
+    bars = charts.bars([row for row in table if row["rank"] is not None])
+    bars.save(comparison.out / "comparison.svg")
+    parts = [bars] + ([charts.curves(points, order)] if points else [])
     for number, ladder in enumerate(comparison.ladders, 1):
         ladder.write(comparison.out / ("ladder.tsv" if number == 1 else f"ladder-{number}.tsv"))
     passages = [(ladder.tokens, ladder.names, ladder.nll_NM.tolist()) for ladder in map(Ladder.passage, comparison.ladders)]

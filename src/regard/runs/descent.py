@@ -19,6 +19,7 @@ from torch import Tensor, nn
 from regard.errors import Interrupted, MachineError
 from regard.models.contract import LanguageModel, State
 from regard.probabilities.measures import token_losses
+from regard.runs.board import Board
 from regard.runs.checkpoint import load_checkpoint, optimiser_tensors, restore_optimisers, save_checkpoint
 from regard.runs.machine import Machine
 from regard.runs.optimisers import TrainingOptions, make_optimisers, rate
@@ -94,12 +95,14 @@ class Descent:
         self.progress = Progress()
         self.state: State | None = None
         self.best: dict[str, Tensor] = {}
+        self.board: Board | None = None
         self.losses: list[Tensor] = []  # of the last steps, still on the device
         self.limit = options.steps or (None if options.minutes else 1000)
 
     def run(self) -> Progress:
         """Train to the end and leave the model with its best weights."""
         self._restore()
+        self.board = Board(self.out / "tensorboard", self.progress.step) if self.options.tensorboard else None
         began, shown = time.perf_counter() - self.progress.seconds, 0.0
         reported = (time.perf_counter(), self.progress.tokens)
         with stopping() as stop, (self.out / METRICS).open("a") as metrics:
@@ -191,6 +194,8 @@ class Descent:
             "valid_loss": loss if len(self.valid) else None,
             "learning_rate": self.optimisers[0].param_groups[0]["lr"],
         }
+        if self.board is not None:
+            self.board.write(row)
         metrics.write(json.dumps(row) + "\n")
         metrics.flush()
         with (self.out / TIMING).open("a") as timing:

@@ -46,6 +46,10 @@ class TrainingOptions:
     """Steps between validations and checkpoints."""
     patience: int = 0
     """Stop after this many validations without a better one; 0 never stops early."""
+    tensorboard: bool = False
+    """Write the metrics for TensorBoard too, into the run's folder (needs regard[tensorboard])."""
+    size: Literal["small", "medium"] = "small"
+    """Which defaults: for seconds on a CPU, or for minutes on a GPU."""
     resume: bool = False
     """Go on with the run in --out; its options and text are those it began with."""
 

@@ -101,6 +101,8 @@ def train(family: str, *, listener: Listener = lambda report: None, **options: A
         options = _resumed(out, family, options)
     else:
         check_free(out)
+    if options.get("size") == "medium":
+        options = {**kind.medium, **options}
     text_options, token_options, config, *rest = split_options(family, options, *option_kinds(kind))
     texts = _texts(text_options, hold=bool(rest))
     if options.get("resume"):

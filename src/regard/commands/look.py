@@ -1,0 +1,80 @@
+"""regard look RUN: what a run does with a text, position by position."""
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+from regard.commands.parsing import RunPath, parse
+from regard.commands.printing import escaped, print_json
+from regard.errors import UserError
+from regard.inside.record import Record
+from regard.runs.folder import load
+from regard.runs.looking import look
+
+SHADES = " ░▒▓█"
+WIDEST = 24  # columns of a map in a terminal
+
+
+@dataclass(frozen=True, kw_only=True)
+class LookAt:
+    """Look inside a run while it reads a text: what it expects, and what it weighs."""
+
+    run: RunPath
+    text: str
+    """The text itself."""
+    sites: tuple[str, ...] = ()
+    """Names or patterns of sites ('layer1.*'); without them, every site that holds weights."""
+    rows: tuple[int, ...] | None = None
+    """Positions whose weights are worked out, from 0, or from the end below 0; all without it."""
+    heads: tuple[int, ...] | None = None
+    """Heads, from 0; all without it."""
+    out: Path | None = None
+    """Write it to a file: .html opens offline, .json holds every number."""
+    json: bool = False
+    """One JSON object on standard output."""
+
+
+def main(arguments: list[str]) -> None:
+    options = parse(LookAt, arguments, "look")
+    if options.out is not None and options.out.suffix not in (".html", ".json"):
+        raise UserError(f"{options.out}: --out writes .html or .json")
+    run = load(options.run)
+    found = look(run, options.text, sites=options.sites, rows=options.rows, heads=options.heads)
+    if options.out is not None:
+        from regard.inside.page import page
+
+        written = page(found, f"{run.model.family} · {options.run}") if options.out.suffix == ".html" else json.dumps(found.to_json())
+        options.out.write_text(written, encoding="utf-8")
+    if options.json:
+        print_json(found.to_json())
+        return
+    for note in found.notes:
+        print(note)
+    _print_tokens(found)
+    for site, weights_HQK in found.weights.items():
+        for head, map_QK in enumerate(weights_HQK.tolist()):
+            print(f"\n{site}, head {(options.heads or range(len(weights_HQK)))[head]}")
+            _print_map(found, map_QK)
+    if options.out is not None:
+        print(f"\n{options.out} shows it.")
+
+
+def _print_tokens(found: Record) -> None:
+    """A line a token: how surprising it was, and what is expected after it."""
+    width = min(20, max(len(escaped(token)) for token in found.tokens))
+    for place, token in enumerate(found.tokens):
+        nll = found.surprisal[place]
+        surprise = " " * 7 if nll is None else f"{nll:7.2f}"
+        expected = ", ".join(f"{escaped(word)} {p:.2f}" for word, p in found.likeliest[place][:3])
+        gate = "" if found.gate is None else f"   vocabulary {found.gate[place]:.2f}"
+        print(f"{place:4} {escaped(token):<{width}} {surprise}   then {expected}{gate}")
+
+
+def _print_map(found: Record, map_QK: list[list[float]]) -> None:
+    """Rows look at columns; the fuller a square, the more weight. Long texts show what came last."""
+    columns = range(max(0, len(map_QK[0]) - WIDEST), len(map_QK[0]))
+    width = min(14, max(len(escaped(token)) for token in found.tokens))
+    print(" " * (width + 6) + "".join(f"{column % 100:<2}" for column in columns))
+    for place, weights in list(zip(found.rows, map_QK, strict=True))[-WIDEST:]:
+        squares = "".join(SHADES[min(4, round(weights[column] * 4 + 0.3))] * 2 for column in columns)
+        print(f"{place:4} {escaped(found.tokens[place])[:width]:<{width}} {squares}")
