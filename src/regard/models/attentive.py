@@ -20,7 +20,7 @@ from regard.models.copying import Copier, CopyName
 from regard.models.predictions import CopyPrediction, Readout
 from regard.models.ranges import at_least, share
 from regard.parts.attention import attend
-from regard.parts.look import Look
+from regard.parts.look import Look, at_site
 from regard.parts.masks import earlier, lookback, padding
 from regard.parts.past import newest
 from regard.parts.recurrence import CellName, Recurrence, pack_left
@@ -96,11 +96,9 @@ class Attentive(LanguageModel):
         packed = pack_left(tokens_BT, self.padding, self.training)
         state = state or self.begin(len(tokens_BT))
         x_BTD = F.dropout(self.embedding(packed.tokens_BT), self.config.dropout, self.training)
-        if look is not None:
-            x_BTD = look.value("embedding", x_BTD)
+        x_BTD = at_site(look, "embedding", x_BTD)
         out_BTD, hidden, cell = self.recurrence(x_BTD, state.hidden_BLD, state.cell_BLD, packed.length_B, packed.place_BT is not None)
-        if look is not None:
-            out_BTD = look.value("hidden", out_BTD)
+        out_BTD = at_site(look, "hidden", out_BTD)
 
         place_T = torch.arange(tokens_BT.shape[1], device=tokens_BT.device)
         position_BT = state.position_B.unsqueeze(1) + place_T
@@ -113,8 +111,7 @@ class Attentive(LanguageModel):
             context_BTD = attend(out_BTD.unsqueeze(1), past_B1KD, past_B1KD, score=self.score, mask=mask, look=look).squeeze(1)
         else:
             copied_BTK, context_BTD = self.copier(out_BTD, past_BKD, score=self.score, mask=mask, look=look, site="attention")
-        if look is not None:
-            context_BTD = look.value("context", context_BTD)
+        context_BTD = at_site(look, "context", context_BTD)
 
         features_BTD = packed.restore(torch.cat([out_BTD, context_BTD], 2))
         if self.join is not None:

@@ -21,7 +21,7 @@ from regard.models.ranges import at_least
 from regard.models.trunk import MEDIUM, Trunk, TrunkConfig, TrunkState, Where, remember
 from regard.parts.attention import weigh
 from regard.parts.layers import drop
-from regard.parts.look import Look
+from regard.parts.look import Look, at_site
 from regard.parts.scores import ScaledDot
 from regard.parts.senses import SenseNetwork, weave
 
@@ -75,8 +75,7 @@ class Backpack(LanguageModel):
         else:
             out = self._speak(x_BTD, embedded_BTD, where, kept, look)
         o_BTD, key_BLSE, senses_BLSD = out
-        if look is not None:
-            o_BTD = look.value("features", o_BTD)
+        o_BTD = at_site(look, "features", o_BTD)
         o_BTD = drop(o_BTD, self.config.dropout, self.training)
         return self.readout(o_BTD, self.embedding), BackpackState(trunk.position_B, trunk, key_BLSE, senses_BLSD)
 
@@ -85,8 +84,7 @@ class Backpack(LanguageModel):
     ) -> tuple[Tensor, Tensor, Tensor]:
         """(o_BTD, keys, senses): how much of each sense of each word is used here, and their sum."""
         senses_BLTD = self.senses(embedded_BTD)
-        if look is not None:
-            senses_BLTD = look.value("senses", senses_BLTD)
+        senses_BLTD = at_site(look, "senses", senses_BLTD)
         query_BLTE, key_BLTE = self.project(x_BTD).unflatten(2, (2, self.config.senses, -1)).permute(2, 0, 3, 1, 4)
         key, senses, seen_key, seen_senses = remember(key_BLTE, senses_BLTD, kept, where.used)
         weights_BLTS = weigh(query_BLTE, seen_key, score=self.score, mask=where.mask, look=look, site="senses.attention")

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from regard.models.contract import LanguageModel, Prediction, State
 from regard.models.predictions import Readout
 from regard.models.ranges import at_least, share
-from regard.parts.look import Look
+from regard.parts.look import Look, at_site
 from regard.parts.recurrence import CellName, Recurrence, pack_left
 
 
@@ -63,12 +63,10 @@ class Recurrent(LanguageModel, ABC):
         if state is None:
             state = RecurrentState(tokens_BT.new_zeros(len(tokens_BT)), *self.recurrence.begin(len(tokens_BT)))
         x_BTD = F.dropout(self.embedding(packed.tokens_BT), self.config.dropout, self.training)
-        if look is not None:
-            x_BTD = look.value("embedding", x_BTD)
+        x_BTD = at_site(look, "embedding", x_BTD)
         out_BTD, hidden, cell = self.recurrence(x_BTD, state.hidden_BLD, state.cell_BLD, packed.length_B, packed.place_BT is not None)
         out_BTD = packed.restore(out_BTD)
-        if look is not None:
-            out_BTD = look.value("hidden", out_BTD)
+        out_BTD = at_site(look, "hidden", out_BTD)
         features_BTD = F.dropout(out_BTD, self.config.dropout, self.training)
         return self.readout(features_BTD, self.embedding), RecurrentState(state.position_B + packed.length_B, hidden, cell)
 

@@ -15,7 +15,7 @@ from regard.models.contract import LanguageModel, Prediction, State
 from regard.models.copying import CopyName, Pointer
 from regard.models.predictions import CopyPrediction, Readout
 from regard.models.trunk import MEDIUM, Trunk, TrunkConfig, TrunkState
-from regard.parts.look import Look
+from regard.parts.look import Look, at_site
 from regard.parts.masks import earlier, padding
 
 
@@ -59,8 +59,7 @@ class Transformer(LanguageModel):
     ) -> tuple[Prediction, TransformerState]:
         before = None if state is None else state.trunk
         x_BTD, where, trunk = self.trunk(self.embedding(tokens_BT), tokens_BT != self.padding, before, look)
-        if look is not None:
-            x_BTD = look.value("features", x_BTD)
+        x_BTD = at_site(look, "features", x_BTD)
         prediction: Prediction = self.readout(self.narrow(x_BTD), self.embedding)
         token_BS, pointer_BSD = tokens_BT[:, :0], x_BTD[:, :0]
         if self.pointer is not None:

@@ -6,6 +6,7 @@ Shape legend: B rows, T positions, S slots remembered, H heads, E head width, D 
 """
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal, final
 
@@ -17,7 +18,7 @@ from regard.models.contract import State
 from regard.models.ranges import at_least, share
 from regard.parts.attention import attend
 from regard.parts.layers import FeedForward, drop
-from regard.parts.look import Look
+from regard.parts.look import Look, at_site
 from regard.parts.masks import Mask, causal, everything, padding
 from regard.parts.positions import PositionName, Positions, make_positions
 from regard.parts.scores import Dot, ScaledDot
@@ -100,8 +101,7 @@ class Trunk(nn.Module):
         where, new_position_B = self._where(real_BT, state)
         x_BTD = self.positions.place(embedded_BTD, where.position_BT)
         x_BTD = drop(x_BTD, self.dropout, self.training)
-        if look is not None:
-            x_BTD = look.value("embedding", x_BTD)
+        x_BTD = at_site(look, "embedding", x_BTD)
         keys, values = [], []
         for number, block in enumerate(self.blocks):
             cache = None if state is None else (state.keys[number], state.values[number])
@@ -156,18 +156,21 @@ class Block(nn.Module):
             nn.init.normal_(linear.weight, std=0.02 / math.sqrt(2 * config.layers))
 
     def sites(self) -> dict[str, str]:
-        return {f"{self.name}.attention": "(B, H, T, S)", f"{self.name}.attended": "(B, T, D)", f"{self.name}.feed": "(B, T, D)"}
+        parts = ("attention_norm", "attended", "feed_norm", "feed", "residual")
+        return {f"{self.name}.attention": "(B, H, T, S)"} | {f"{self.name}.{part}": "(B, T, D)" for part in parts}
 
     def forward(self, x_BTD: Tensor, where: Where, positions: Positions, cache: tuple[Tensor, Tensor] | None, look: Look | None):
-        attended_BTD, key, value = self._attend(x_BTD if self.post else self.attention_norm(x_BTD), where, positions, cache, look)
-        attended_BTD = drop(attended_BTD, self.dropout, self.training)
-        if look is not None:
-            attended_BTD = look.value(f"{self.name}.attended", attended_BTD)
-        x_BTD = self.attention_norm(x_BTD + attended_BTD) if self.post else x_BTD + attended_BTD
-        fed_BTD = self.feed(x_BTD if self.post else self.feed_norm(x_BTD))
-        if look is not None:
-            fed_BTD = look.value(f"{self.name}.feed", fed_BTD)
-        return self.feed_norm(x_BTD + fed_BTD) if self.post else x_BTD + fed_BTD, key, value
+        attention_norm = self._norm(self.attention_norm, "attention_norm", look)
+        feed_norm = self._norm(self.feed_norm, "feed_norm", look)
+        attended_BTD, key, value = self._attend(x_BTD if self.post else attention_norm(x_BTD), where, positions, cache, look)
+        x_BTD = x_BTD + at_site(look, f"{self.name}.attended", drop(attended_BTD, self.dropout, self.training))
+        x_BTD = attention_norm(x_BTD) if self.post else x_BTD
+        x_BTD = x_BTD + at_site(look, f"{self.name}.feed", self.feed(x_BTD if self.post else feed_norm(x_BTD)))
+        x_BTD = feed_norm(x_BTD) if self.post else x_BTD
+        return at_site(look, f"{self.name}.residual", x_BTD), key, value
+
+    def _norm(self, norm: nn.Module, part: str, look: Look | None) -> Callable[[Tensor], Tensor]:
+        return norm if look is None else lambda x_BTD: at_site(look, f"{self.name}.{part}", norm(x_BTD))
 
     def _attend(self, x_BTD: Tensor, where: Where, positions: Positions, cache: tuple[Tensor, Tensor] | None, look: Look | None):
         rows, length, width = x_BTD.shape

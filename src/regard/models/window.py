@@ -17,7 +17,7 @@ from regard.models.contract import LanguageModel, Prediction, State
 from regard.models.predictions import Readout
 from regard.models.ranges import at_least, share
 from regard.parts.layers import FeedForward, drop
-from regard.parts.look import Look
+from regard.parts.look import Look, at_site
 from regard.parts.past import Recent
 from regard.parts.recurrence import pack_left
 
@@ -87,13 +87,11 @@ class Window(LanguageModel):
     def forward(self, tokens_BT: Tensor, state: WindowState | None = None, look: Look | None = None) -> tuple[Prediction, WindowState]:
         packed = pack_left(tokens_BT, self.padding, self.training)
         embedded_BTD = self.embedding(packed.tokens_BT)
-        if look is not None:
-            embedded_BTD = look.value("embedding", embedded_BTD)
+        embedded_BTD = at_site(look, "embedding", embedded_BTD)
         recent = Recent(packed.tokens_BT, embedded_BTD, None if state is None else state.slot_BS, self.keep, self.embedding)
         seen_BTN = torch.cat([recent.in_order(self.config.window), *recent.averages(self.spans)], 2)
         x_BTD = packed.restore(self._network(drop(seen_BTN, self.config.dropout, self.training), look))
-        if look is not None:
-            x_BTD = look.value("features", x_BTD)
+        x_BTD = at_site(look, "features", x_BTD)
         position_B = packed.length_B if state is None else state.position_B + packed.length_B
         return self.readout(x_BTD, self.embedding), WindowState(position_B, recent.slots(packed.length_B))
 
@@ -103,8 +101,7 @@ class Window(LanguageModel):
             return torch.cat([seen_BTN, torch.tanh(x_BTD)], 2)
         for number, layer in enumerate(self.layers):
             fed_BTD = layer(x_BTD)
-            if look is not None:
-                fed_BTD = look.value(f"layer{number}.feed", fed_BTD)
+            fed_BTD = at_site(look, f"layer{number}.feed", fed_BTD)
             x_BTD = x_BTD + fed_BTD
         return self.final_norm(x_BTD)
 

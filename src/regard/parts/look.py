@@ -42,3 +42,8 @@ class Look:
 
     def _watched(self, site: str) -> bool:
         return any(fnmatch.fnmatchcase(site, pattern) for pattern in self._patterns)
+
+
+def at_site(look: Look | None, site: str, tensor: Tensor) -> Tensor:
+    """What goes on from a site: the tensor itself, unless somebody looks and changes it."""
+    return tensor if look is None else look.value(site, tensor)
