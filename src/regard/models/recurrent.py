@@ -25,7 +25,7 @@ class RecurrentState(State):
 
 class Recurrent(LanguageModel, ABC):
     cell: ClassVar[CellName]
-    training_defaults: ClassVar[dict[str, Any] | None] = {"learning_rate": 0.015, "segment": 32}
+    training_defaults: ClassVar[dict[str, Any] | None] = {"learning_rate": 0.01, "segment": 32}
     medium: ClassVar[dict[str, Any]] = {
         "layers": 2, "width": 650, "dropout": 0.5,
         "batch": 64, "segment": 35, "optimiser": "adamw", "learning_rate": 0.002, "weight_decay": 0.02,
@@ -82,7 +82,6 @@ class Rnn(Recurrent):
 class Lstm(Recurrent):
     family = "lstm"
     cell = "lstm"
-    training_defaults: ClassVar[dict[str, Any] | None] = {"learning_rate": 0.015, "segment": 32, "batch": 8}
 
 
 @final

@@ -82,13 +82,15 @@ def wikitext2_lstm_650() -> Recipe:
 def wikitext2_attentive_650() -> Recipe:
     """The same, looking back over its last 100 states; --score says how states are compared."""
     figure = "perplexity 88.7, with --cache 64.9"
-    return _wikitext2("attentive", figure, lookback=100, dropout=0.5, learning_rate=0.003, steps=13000, **RECURRENT)
+    return _wikitext2("attentive", figure, score="scaled-dot", lookback=100, dropout=0.5, learning_rate=0.003, steps=13000, **RECURRENT)
 
 
 def wikitext2_attentive_gate_650() -> Recipe:
     """The same, and copying: the pointer sentinel."""
     figure = "perplexity 81.7, with --cache 64.6 (published 80.8)"
-    return _wikitext2("attentive", figure, lookback=100, copy="gate", dropout=0.5, learning_rate=0.003, steps=12000, **RECURRENT)
+    return _wikitext2(
+        "attentive", figure, score="scaled-dot", lookback=100, copy="gate", dropout=0.5, learning_rate=0.003, steps=12000, **RECURRENT
+    )
 
 
 def wikitext2_transformer_512() -> Recipe:
