@@ -365,6 +365,24 @@ def test_tensorboard_is_an_extra(tmp_path, text, monkeypatch):
     assert not (tmp_path / "run").exists()
 
 
+def test_a_cache_is_put_on_a_run_and_said_so(tmp_path, regard_cli):
+    (tmp_path / "text.txt").write_text("".join(f"n{number} met n{number} and left n{number}\n" for number in range(300)))
+    options = {"width": 16, "batch": 2, "steps": 20, "evaluate_every": 20, "segment": 16, "tokens": "char"}
+    run = regard.train("gru", text=str(tmp_path / "text.txt"), out=str(tmp_path / "run"), **options).run
+    plain, cached = regard.evaluate(run), regard.evaluate(regard.cached(run, size=29))
+    assert plain.protocol.cache is None
+    assert cached.protocol.cache["size"] == 29
+    assert cached.loss < plain.loss
+    measured = json.loads(regard_cli("evaluate", "run", "--cache", "--cache-size", "29", "--json").stdout)
+    assert measured["loss"] == pytest.approx(cached.loss)
+    assert len(regard.generate(regard.cached(run, size=10_000), prompt="n1", length=5)) == 1  # larger than any document
+    with pytest.raises(UserError, match="1 or more"):
+        regard.cached(run, size=0)
+    counted = regard.train("ngram", text=str(tmp_path / "text.txt"), out=str(tmp_path / "counted")).run
+    with pytest.raises(UserError, match="ngram has none"):
+        regard.cached(counted)
+
+
 def test_generation_goes_on_past_a_full_context(tmp_path):
     (tmp_path / "text.txt").write_text("the quick foxes\n" * 300)
     options = {"width": 32, "layers": 1, "heads": 2, "context": 16, "batch": 8, "steps": 150, "tokens": "char", "evaluate_every": 150}

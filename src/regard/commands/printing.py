@@ -20,7 +20,7 @@ def _for_people(value: Any) -> str:
         case None:
             return "none"
         case dict():
-            return ", ".join(f"{name} {item}" for name, item in value.items() if item is not None)
+            return ", ".join(f"{name} {_for_people(item)}" for name, item in value.items() if item is not None)
         case bool() | str():
             return str(value)
         case int():
