@@ -221,6 +221,6 @@ def test_watching_changes_no_bit_and_each_site_fires_once(model: LanguageModel):
             edited = model(tokens_BT, look=Look(edits={name: lambda weights: weights.roll(1, 3)}))[0].log_probs()
         else:
             edited = model(tokens_BT, look=Look(edits={name: lambda value: value + torch.arange(value.shape[-1]) * 0.37}))[0].log_probs()
-        assert float((edited - plain).detach().abs().max()) > 1e-9, name  # float64 rounds at 1e-16
+        assert float((edited - plain).detach().abs().max()) > 1e-6, name
     with pytest.raises(UserError, match="there are"):
         Look(["nowhere"]).check(model.sites())

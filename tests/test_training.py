@@ -307,11 +307,12 @@ def test_impossible_training_is_refused(tmp_path, text, family, options, words):
     assert not (tmp_path / "run").exists()
 
 
-@pytest.mark.parametrize("family", [family for family in FAMILIES if family not in ("ngram", "dan")])
+@pytest.mark.parametrize("family", [family for family in FAMILIES if family != "ngram"])
 def test_every_family_learns_a_text_by_heart(tmp_path, family):
     """A model that trains badly is a bug: sixteen letters over and over leave nothing to guess but where the text begins."""
     (tmp_path / "text.txt").write_text("the quick foxes\n" * 300)
-    options = {"width": 32, "layers": 1, "batch": 8, "steps": 150, "tokens": "char", "evaluate_every": 150, "learning_rate": 0.01}
+    options = {"width": 32, "layers": 1, "batch": 8, "steps": 150, "tokens": "char", "evaluate_every": 150}
+    options["learning_rate"] = 0.03 if family == "dan" else 0.01  # an average of four moves little: its own default is as high
     trained = regard.train(family, text=str(tmp_path / "text.txt"), out=str(tmp_path / "run"), **options)
     assert trained.loss < 0.1
     assert regard.generate(trained.run, prompt="the quick", length=23, temperature=0) == [" foxes\nthe quick foxes\n"]
