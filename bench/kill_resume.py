@@ -1,6 +1,6 @@
 """kill -9 at random moments, again and again, then compare with a run that was never stopped: weights and metrics, to the bit.
 
-python bench/kill_resume.py [--kills 20] [--families rnn lstm gru attentive transformer]
+python bench/kill_resume.py [--kills 20] [--families lstm transformer]
 """
 
 import argparse
@@ -11,6 +11,8 @@ import sys
 import tempfile
 import time
 from pathlib import Path
+
+from regard.models import FAMILIES
 
 TEXT = "".join(f"line {number % 13} says {'abc' * (number % 7)} and {number} ends\n" for number in range(400))
 SMALL = ["--text", "text.txt", "--tokens", "char", "--evaluate-every", "5", "--batch", "4", "--width", "16", "--layers", "2"]
@@ -51,7 +53,7 @@ def survives(family: str, kills: int, work: Path, chance: random.Random) -> tupl
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--kills", type=int, default=20)
-    parser.add_argument("--families", nargs="+", default=["rnn", "lstm", "gru", "attentive", "transformer"])
+    parser.add_argument("--families", nargs="+", default=[family for family in FAMILIES if family != "ngram"])
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         (Path(folder) / "text.txt").write_text(TEXT)

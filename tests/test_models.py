@@ -98,12 +98,16 @@ def test_the_parts_of_a_copying_models_probability_sum_to_it(double, copy):
 
 
 @torch.no_grad()
-def test_the_average_copies_half_and_only_earlier_words(double):
+def copying(**options) -> tuple[CopyPrediction, torch.Tensor]:
+    """What a model that copies predicts, and its weights (T, K)."""
     torch.manual_seed(1)
-    model = Attentive(V, Attentive.Config(width=5, lookback=3, copy="average")).eval()
     look = Look(["attention"])
-    prediction, _ = model(row(), look=look)
-    weights_TK = look.seen["attention"]()[0, 0]
+    prediction, _ = Attentive(V, Attentive.Config(width=5, **options)).eval()(row(), look=look)
+    return prediction, look.seen["attention"]()[0, 0]
+
+
+def test_the_average_copies_half_and_only_earlier_words(double):
+    prediction, weights_TK = copying(lookback=3, copy="average")
     expected = weights_TK / 2
     expected[:, 0] = 0  # <s> cannot be copied: its share goes back to the vocabulary
     torch.testing.assert_close(prediction.copied_BTS[0], expected)
@@ -111,13 +115,8 @@ def test_the_average_copies_half_and_only_earlier_words(double):
     assert float(prediction.rest_BT[0, 0]) == 1  # nothing to copy yet
 
 
-@torch.no_grad()
 def test_the_gate_is_the_weight_on_the_sentinel_and_starts_open(double):
-    torch.manual_seed(1)
-    model = Attentive(V, Attentive.Config(width=5, lookback=100, copy="gate")).eval()
-    look = Look(["attention"])
-    prediction, _ = model(row(), look=look)
-    weights_TK = look.seen["attention"]()[0, 0]
+    prediction, weights_TK = copying(lookback=100, copy="gate")
     torch.testing.assert_close(weights_TK.sum(1), torch.ones(len(IDS) + 1))
     gate_T, first_T = weights_TK[:, -1], weights_TK[:, 0]
     torch.testing.assert_close(prediction.rest_BT[0], gate_T + first_T)  # what would copy <s> goes to the vocabulary

@@ -297,7 +297,8 @@ def test_two_processes_never_write_one_run(tmp_path):
         ("lstm", {"steps": 1, "minutes": 1.0}, "not both"),
         ("lstm", {"steps": 0}, "--steps must be above 0"),
         ("lstm", {"learning_rate": -1.0}, "--learning-rate must be above 0"),
-        ("lstm", {"wdth": 3}, "has no option 'wdth'"),
+        ("lstm", {"wdth": 3}, "has no option 'wdth'; there are"),
+        ("lstm", {"copy": "gate"}, "has no option 'copy'; it belongs to attentive, transformer"),
         ("ngram", {"steps": 3}, "ngram has no option 'steps'"),
     ],
 )

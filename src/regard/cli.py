@@ -55,7 +55,7 @@ def main(arguments: list[str] | None = None) -> int:
         raise
 
 
-_OUT_OF_MEMORY = "out of memory: lower --order, --context, --width or --batch, or give less text"
+_OUT_OF_MEMORY = "out of memory: lower --order, --context, --width or --batch, raise --cutoff for a smaller vocabulary, or give less text"
 
 
 def _disk(error: OSError) -> str:

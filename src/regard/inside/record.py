@@ -63,17 +63,17 @@ def record(
     look = Look(sites or WEIGHED)
     if sites:
         look.check(model.sites())
-    prediction, _ = model(torch.tensor([ids]), look=look if model.sites() else None)
-    log_probs_TV = prediction.log_probs()[0]
+    prediction, _ = model(torch.tensor([ids], device=model.device), look=look if model.sites() else None)
+    log_probs_TV = prediction.log_probs()[0].cpu()
     best = log_probs_TV.exp().topk(min(top, model.vocabulary_size), 1)
     chosen = _checked(rows, len(ids), "row")
     weights, values = dict[str, Tensor](), dict[str, Tensor]()
     for site, seen in look.seen.items():
         if callable(seen):
-            found_HQK = seen(torch.tensor(chosen))[0]
+            found_HQK = seen(torch.tensor(chosen, device=model.device))[0].cpu()
             weights[site] = found_HQK if heads is None else found_HQK[_checked(heads, len(found_HQK), "head")]
         else:
-            values[site] = seen[0]
+            values[site] = seen[0].cpu()
     copying = isinstance(prediction, CopyPrediction)
     return Record(
         tokens=[tokenizer.name(i) for i in ids],
@@ -86,7 +86,7 @@ def record(
         weights=weights,
         values=values,
         gate=prediction.rest_BT[0].tolist() if copying else None,
-        copied=prediction.copied_BTS[0] if copying else None,
+        copied=prediction.copied_BTS[0].cpu() if copying else None,
         chains=_chains(model, ids) if isinstance(model, Ngram) else None,
         notes=notes,
     )

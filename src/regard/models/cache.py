@@ -42,6 +42,7 @@ class NeuralCache(LanguageModel):
         super().__init__(model.vocabulary_size, None)
         self.model, self.size, self.theta, self.share = model, size, theta, share
         self.context = model.context
+        self.cache = {"size": size, "theta": theta, "share": share}
 
     def sites(self) -> dict[str, str]:
         return self.model.sites() | {"cache": "(B, 1, T, K)"}

@@ -103,6 +103,7 @@ class LanguageModel(nn.Module, ABC):
     family: ClassVar[str]
     Config: ClassVar[type]
     context: int | None = None  # the most tokens a state can hold; None: no bound
+    cache: dict[str, float] | None = None  # size, theta and share, where it is a neural cache on another model
     training_defaults: ClassVar[dict[str, Any] | None] = {}  # the family's own defaults of training options; None: it counts
     medium: ClassVar[dict[str, Any]] = {}  # its options under --size medium, of the model and of training
     batch_tokens: ClassVar[int] = 1 << 15  # how many tokens a call may read at a time while measuring
@@ -120,6 +121,10 @@ class LanguageModel(nn.Module, ABC):
     @property
     def padding(self) -> int:
         return self.vocabulary_size + 1
+
+    @property
+    def device(self) -> torch.device:
+        return next(iter(self.tensors().values())).device
 
     @abstractmethod
     def forward(self, tokens_BT: Tensor, state: Any = None, look: Any = None) -> tuple[Prediction, State]: ...

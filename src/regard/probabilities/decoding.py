@@ -52,7 +52,7 @@ def generate(
 
     Each prompt begins with the start mark. A state that is full starts again from the last half of its context.
     """
-    device = next(iter(model.tensors().values())).device
+    device = model.device
     history = [list(prompt) for prompt in prompts]
     ended_B = torch.zeros(len(prompts), dtype=torch.bool)
     prediction, state = _read(model, history, device)

@@ -13,7 +13,6 @@ import torch
 from torch import Tensor
 
 from regard.errors import UserError
-from regard.models.cache import NeuralCache
 from regard.models.contract import LanguageModel
 from regard.tokens.batches import batches, overlapping, read_rows, whole_documents
 from regard.tokens.contract import Encoded, Tokenizer
@@ -52,13 +51,12 @@ def scores(model: LanguageModel, text: Encoded, stride: int | None = None) -> It
     if stride is not None and (context is None or not 1 <= stride <= context):
         raise UserError("--stride is for models with a bounded context, and lies between 1 and that context")
     windows = whole_documents(text) if context is None else overlapping(text, context, stride or context)
-    device = next(iter(model.tensors().values())).device
     for batch in batches(windows, model.batch_tokens):
         state = None
         for rows in read_rows(text, batch, model.start, model.padding, context or model.row_tokens):
             with torch.inference_mode():
-                prediction, state = model(rows.tokens_BT.to(device), state)
-                nll_BT = prediction.nll(rows.targets_BT.to(device)).cpu()
+                prediction, state = model(rows.tokens_BT.to(model.device), state)
+                nll_BT = prediction.nll(rows.targets_BT.to(model.device)).cpu()
             scored_BT = rows.places_BT >= 0
             yield rows.places_BT[scored_BT], nll_BT[scored_BT]
 
@@ -103,10 +101,6 @@ def summarise(model: LanguageModel, tokenizer: Tokenizer, text: Encoded, nll_N: 
         zero_tokens=int(nll_N.isinf().sum()),
         tokens_per_second=len(text) / (time.perf_counter() - began),
         protocol=Protocol(
-            tokenizer.kind, tokenizer.document, model.context, (stride or model.context) if model.context else None, _cache(model)
+            tokenizer.kind, tokenizer.document, model.context, (stride or model.context) if model.context else None, model.cache
         ),
     )
-
-
-def _cache(model: LanguageModel) -> dict[str, float] | None:
-    return {"size": model.size, "theta": model.theta, "share": model.share} if isinstance(model, NeuralCache) else None

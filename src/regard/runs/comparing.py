@@ -15,6 +15,7 @@ from regard.probabilities.measures import Measure, summarise, token_losses
 from regard.runs.descent import METRICS, TIMING
 from regard.runs.folder import check_free
 from regard.runs.ladder import Column, Ladder, ladders
+from regard.runs.machine import to_best_device
 from regard.runs.optimisers import TrainingOptions
 from regard.runs.training import Trained, train, with_defaults
 from regard.text.builtin import topics
@@ -144,6 +145,7 @@ def _measured(name: str, seed: int, trained: Trained, test: str) -> tuple[Result
         curve = [{"seconds": timing["seconds"], "valid_loss": metric["valid_loss"]} for metric, timing in zip(*lines, strict=True)]
     began = time.perf_counter()
     text = run.tokenizer.encode_texts([read_file(test).text])
+    to_best_device(run.model)
     nll_N = token_losses(run.model, text)
     result = Result(
         name=name,

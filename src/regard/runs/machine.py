@@ -6,6 +6,8 @@ from typing import Literal
 
 import torch
 
+from regard.models.contract import LanguageModel
+
 Precision = Literal["auto", "fp32", "bf16"]
 
 
@@ -18,6 +20,12 @@ class Machine:
 
 def best_device() -> torch.device:
     return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+
+
+def to_best_device(model: LanguageModel) -> None:
+    """Trained models are measured there; counted ones stay where their tables are."""
+    if model.training_defaults is not None:
+        model.to(best_device())
 
 
 def choose_machine(precision: Precision) -> Machine:

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 
 from regard.errors import Interrupted, UserError
-from regard.models import family_class
+from regard.models import FAMILIES, family_class
 from regard.models.contract import LanguageModel
 from regard.probabilities.decoding import Sampling
 from regard.probabilities.measures import measure
@@ -211,8 +211,15 @@ def split_options(family: str, options: dict[str, Any], *kinds: type) -> list[An
     names = [{field.name for field in dataclasses.fields(kind)} for kind in kinds]
     unknown = set(options) - set().union(*names)
     if unknown:
-        raise UserError(f"{family} has no option {sorted(unknown)[0]!r}; there are: {', '.join(sorted(set().union(*names)))}")
+        name = sorted(unknown)[0]
+        others = [other for other in FAMILIES if name in _option_names(other)]
+        hint = f"it belongs to {', '.join(others)}" if others else f"there are: {', '.join(sorted(set().union(*names)))}"
+        raise UserError(f"{family} has no option {name!r}; {hint}")
     return [kind(**{name: value for name, value in options.items() if name in own}) for kind, own in zip(kinds, names, strict=True)]
+
+
+def _option_names(family: str) -> set[str]:
+    return {field.name for kind in option_kinds(family_class(family)) for field in dataclasses.fields(kind)}
 
 
 def _paths(paths: str | Sequence[str]) -> Sequence[str]:

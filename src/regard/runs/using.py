@@ -15,7 +15,7 @@ from regard.probabilities.caching import with_cache
 from regard.probabilities.decoding import Sampling
 from regard.probabilities.measures import Measure
 from regard.runs.folder import Run, load
-from regard.runs.machine import best_device
+from regard.runs.machine import to_best_device
 from regard.text.builtin import BUILT_IN, topics
 from regard.text.files import Source, read, read_file
 
@@ -28,8 +28,7 @@ def evaluate(run: Run | str | Path, text: str | Sequence[str] = (), *, stride: i
     >>> regard.evaluate("runs/ngram", text="other.txt").perplexity  # doctest: +SKIP
     """
     run = _opened(run)
-    if run.model.training_defaults is not None:
-        run.model.to(best_device())
+    to_best_device(run.model)
     sources = read([text] if isinstance(text, str) else text) or own_text(run)
     return measures.measure(run.model, run.tokenizer, [source.text for source in sources], stride)
 
@@ -48,7 +47,7 @@ def cached(run: Run | str | Path, size: int = 2000, valid: str | Sequence[str] =
     sources = read([valid] if isinstance(valid, str) else valid) or [_again(record) for record in records]
     if not sources:
         raise UserError("a cache's numbers are chosen on validation text: say which with --valid FILE")
-    run.model.to(best_device())
+    to_best_device(run.model)
     text = run.tokenizer.encode_texts([source.text for source in sources]).first(CACHE_TOKENS)
     return replace(run, model=with_cache(run.model, text, size))
 
