@@ -187,6 +187,15 @@ def test_one_very_long_line_and_odd_tokens(tmp_path, regard_cli):
     assert measured["tokens"] == 100_001
 
 
+def test_too_large_a_vocabulary_for_the_memory_says_what_to_lower(tmp_path):
+    """With torch's own words, whatever they are in this version: an embedding of ten gigabytes where four may be had."""
+    (tmp_path / "text.txt").write_text("the cat saw the dog\n" * 50)
+    limited = "import resource, sys; resource.setrlimit(resource.RLIMIT_AS, (4 << 30,) * 2); from regard.cli import main; sys.exit(main())"
+    arguments = ["train", "lstm", "--text", "text.txt", "--width", str(1 << 28), "--out", "run"]
+    done = subprocess.run([sys.executable, "-c", limited, *arguments], cwd=tmp_path, capture_output=True, text=True)
+    refused(done, "out of memory: lower", "--width", "--cutoff", code=1)
+
+
 def test_a_full_disk_says_so_and_leaves_nothing(tmp_path):
     command = f"ulimit -f 64; exec {sys.executable} -m regard train ngram --out run"
     done = subprocess.run(

@@ -14,7 +14,7 @@ import torch
 from torch import nn
 
 import regard
-from regard.errors import MachineError, UserError
+from regard.errors import Interrupted, MachineError, UserError
 from regard.models import FAMILIES, family_class, predictions
 from regard.models.predictions import SoftmaxPrediction
 from regard.models.transformer import Transformer
@@ -210,6 +210,15 @@ def test_the_best_weights_are_kept_and_patience_ends(tmp_path, text):
     assert trained.steps < 400
     assert losses.index(min(losses)) == len(losses) - 3
     assert trained.loss == pytest.approx(min(losses), rel=1e-4)
+
+
+def test_stopped_before_the_first_validation_it_goes_on_too(tmp_path, text):
+    options = {"text": str(text), "tokens": "char", "width": 16, "batch": 4, "steps": 9, "evaluate_every": 100}
+    regard.train("lstm", out=str(tmp_path / "whole"), **options)
+    with pytest.raises(Interrupted, match="stopped at step 1"):
+        regard.train("lstm", out=str(tmp_path / "stopped"), listener=lambda report: signal.raise_signal(signal.SIGINT), **options)
+    assert regard.train("lstm", out=str(tmp_path / "stopped"), resume=True).steps == 9
+    assert files(tmp_path / "stopped") == files(tmp_path / "whole")
 
 
 def test_a_loss_that_is_no_number_stops_and_keeps_the_last_good_weights(tmp_path, text, monkeypatch):

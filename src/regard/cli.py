@@ -50,7 +50,8 @@ def main(arguments: list[str] | None = None) -> int:
     except OSError as error:
         return _say(_disk(error), MACHINE)
     except RuntimeError as error:
-        if "not enough memory" in str(error) or "out of memory" in str(error):  # torch, on a CPU and on a GPU
+        # torch's words on a CPU, old and new, and on a GPU
+        if any(words in str(error) for words in ("not enough memory", "can't allocate memory", "out of memory")):
             return _say(_OUT_OF_MEMORY, MACHINE)
         raise
 

@@ -256,6 +256,7 @@ class Descent:
         if "random.cuda" in tensors:
             torch.cuda.set_rng_state(tensors["random.cuda"])
         for name in (METRICS, TIMING):
+            (self.out / name).touch()  # stopped before the first validation, there is none yet
             lines = (self.out / name).read_text().splitlines(keepends=True)[: self.progress.metrics]
             (self.out / name).write_text("".join(lines))
 
