@@ -20,7 +20,7 @@ COLOURS = [
 
 STYLE = (
     "body{font:16px/1.5 system-ui,sans-serif;margin:2rem auto;max-width:60rem;padding:0 1rem;color:#222}"
-    "div.wide{overflow-x:auto}table{border-collapse:collapse}td,th{padding:.3rem .8rem;text-align:right;border-bottom:1px solid #ccc}"
+    "div.wide{overflow-x:auto}table{border-collapse:collapse}td,th{padding:.3rem .8rem;text-align:right;white-space:nowrap;border-bottom:1px solid #ccc}"
     "td:first-child,th:first-child{text-align:left}"
     ".ladder td,.ladder th{padding:.1rem .6rem;border:0;font-variant-numeric:tabular-nums}"
     ".ladder tfoot td,.ladder tfoot th{border-top:2px solid #222}.ladder tbody th{font-family:monospace;font-weight:400}"
@@ -68,7 +68,7 @@ def ladder(passage: Passage) -> str:
     sums = "".join(f"<td>{sum(column):.1f}</td>" for column in zip(*rows, strict=True))
     return (
         "<h2>Who knew</h2><p>Surprisal of each token in nats, on the stretch of the test text where the models differ most. "
-        "Columns of ladder.tsv, which holds the whole text, sum to each model's loss.</p>"
+        "The files ladder*.tsv hold the whole text; their columns sum to each model's loss times its tokens.</p>"
         f"<div class='wide'><table class='ladder'><thead><tr><th></th>{head}</tr></thead><tbody>{''.join(body)}</tbody>"
         f"<tfoot><tr><th scope='row'>sum</th>{sums}</tr></tfoot></table></div>"
     )

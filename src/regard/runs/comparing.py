@@ -264,5 +264,6 @@ def write(comparison: Comparison) -> None:
     parts = [bars] + ([charts.curves(points, order)] if points else [])
     for number, ladder in enumerate(comparison.ladders, 1):
         ladder.write(comparison.out / ("ladder.tsv" if number == 1 else f"ladder-{number}.tsv"))
-    passages = [(ladder.tokens, ladder.names, ladder.nll_NM.tolist()) for ladder in map(Ladder.passage, comparison.ladders)]
+    several = [ladder.passage() for ladder in comparison.ladders if len(ladder.names) > 1]  # alone, nobody knew better
+    passages = [(ladder.tokens, ladder.names, ladder.nll_NM.tolist()) for ladder in several]
     (comparison.out / "report.html").write_text(charts.page("Comparison", parts, shown, comparison.notes, passages))
