@@ -14,10 +14,8 @@ from hypothesis import strategies as st
 from safetensors.torch import load, save
 from torch import Tensor
 
-from regard.errors import UserError
 from regard.models import FAMILIES
 from regard.models.contract import LanguageModel
-from regard.parts.look import Look
 
 EXACT = 1e-10  # float64: some hundred operations on numbers of order one, at 2e-16 each, with room for exp and log
 START, PADDING = V, V + 1
@@ -204,23 +202,3 @@ def _without_dropout(model: LanguageModel) -> LanguageModel:
             elif name == "config" and getattr(value, "dropout", None) is not None:
                 module.config = dataclasses.replace(value, dropout=0.0)
     return model
-
-
-def test_watching_changes_no_bit_and_each_site_fires_once(model: LanguageModel):
-    tokens_BT = row([3, 1, 4, 1, 5])
-    plain = model(tokens_BT)[0].log_probs()
-    look = Look(["*"])
-    assert torch.equal(model(tokens_BT, look=look)[0].log_probs(), plain)
-    assert set(look.seen) == set(model.sites())
-    for name, site in look.seen.items():
-        if callable(site):
-            weights = site()
-            sums = weights.sum(3)
-            assert bool(((sums - 1).abs().lt(1e-9) | (sums == 0)).all())
-            close(site(torch.tensor([2, 0])), weights[:, :, [2, 0]])
-            edited = model(tokens_BT, look=Look(edits={name: lambda weights: weights.roll(1, 3)}))[0].log_probs()
-        else:
-            edited = model(tokens_BT, look=Look(edits={name: lambda value: value + torch.arange(value.shape[-1]) * 0.37}))[0].log_probs()
-        assert float((edited - plain).detach().abs().max()) > 1e-6, name
-    with pytest.raises(UserError, match="there are"):
-        Look(["nowhere"]).check(model.sites())

@@ -1,7 +1,7 @@
 """regard trains, compares and opens up every kind of language model.
 
 The verbs of the command line as functions: `train`, `train_recipe`, `compare`, `load`, `evaluate`, `score`, `generate`, `look`, `export`;
-and `mix` and `cached`, which make new models of trained ones.
+and `mix`, `cached` and `edited`, which make new models of trained ones.
 """
 
 from importlib import import_module
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from regard.runs.comparing import compare
     from regard.runs.exporting import export
     from regard.runs.folder import Run, load
-    from regard.runs.looking import look
+    from regard.runs.looking import edited, look, save_edits
     from regard.runs.recipes import train_recipe
     from regard.runs.training import train
     from regard.runs.using import cached, evaluate, generate, mix, score
@@ -25,12 +25,14 @@ _HOMES = {
     "UserError": "regard.errors",
     "cached": "regard.runs.using",
     "compare": "regard.runs.comparing",
+    "edited": "regard.runs.looking",
     "evaluate": "regard.runs.using",
     "export": "regard.runs.exporting",
     "generate": "regard.runs.using",
     "load": "regard.runs.folder",
     "look": "regard.runs.looking",
     "mix": "regard.runs.using",
+    "save_edits": "regard.runs.looking",
     "score": "regard.runs.using",
     "train": "regard.runs.training",
     "train_recipe": "regard.runs.recipes",
@@ -42,12 +44,14 @@ __all__ = [
     "UserError",
     "cached",
     "compare",
+    "edited",
     "evaluate",
     "export",
     "generate",
     "load",
     "look",
     "mix",
+    "save_edits",
     "score",
     "train",
     "train_recipe",

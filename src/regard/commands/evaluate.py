@@ -2,10 +2,10 @@
 
 from dataclasses import dataclass
 
-from regard.commands.parsing import RunPath, parse
+from regard.commands.parsing import EditFile, RunPath, parse
 from regard.commands.printing import print_json, print_lines
 from regard.errors import UserError
-from regard.runs.folder import load
+from regard.runs.looking import opened
 from regard.runs.using import cached, evaluate, mix
 
 
@@ -26,13 +26,14 @@ class Evaluate:
     """Another run that reads the same tokens: the two are interpolated."""
     valid: tuple[str, ...] = ()
     """The text on which the weight of --mix, or a cache's numbers, are chosen (a cache: the run's own validation text)."""
+    edit: EditFile = None
     json: bool = False
     """One JSON object on standard output."""
 
 
 def main(arguments: list[str]) -> None:
     options = parse(Evaluate, arguments, "evaluate")
-    run, extra = load(options.run), {}
+    run, extra = opened(options.run, options.edit), {}
     if options.mix is not None:
         if options.cache:
             raise UserError("--mix and --cache do not go together")

@@ -3,10 +3,10 @@
 import sys
 from dataclasses import dataclass
 
-from regard.commands.parsing import RunPath, parse
+from regard.commands.parsing import EditFile, RunPath, parse
 from regard.commands.printing import print_json
 from regard.probabilities.decoding import Sampling
-from regard.runs.folder import load
+from regard.runs.looking import opened
 from regard.runs.using import stream
 
 
@@ -29,6 +29,7 @@ class Generate:
     """How many texts."""
     seed: int = 1
     """The same seed gives the same texts."""
+    edit: EditFile = None
     json: bool = False
     """One JSON object on standard output."""
 
@@ -36,7 +37,7 @@ class Generate:
 def main(arguments: list[str]) -> None:
     options = parse(Generate, arguments, "generate")
     sampling = Sampling(temperature=options.temperature, top_k=options.top_k, top_p=options.top_p)
-    run = load(options.run)
+    run = opened(options.run, options.edit)
     texts = [""] * options.count
     live = options.count == 1 and not options.json
     if live:

@@ -4,12 +4,12 @@ import json
 from dataclasses import dataclass
 from pathlib import Path
 
-from regard.commands.parsing import RunPath, parse
+from regard.commands.parsing import EditFile, RunPath, parse
 from regard.commands.printing import escaped, print_json
 from regard.errors import UserError
 from regard.inside.record import Record
 from regard.runs.folder import load
-from regard.runs.looking import look
+from regard.runs.looking import edited, look, save_edits
 
 SHADES = " ░▒▓█"
 WIDEST = 24  # columns of a map in a terminal
@@ -28,6 +28,9 @@ class LookAt:
     """Positions whose weights are worked out, from 0, or from the end below 0; all without it."""
     heads: tuple[int, ...] | None = None
     """Heads, from 0; all without it."""
+    edit: EditFile = None
+    save_edit: Path | None = None
+    """Write the edits to a JSON file that names this run."""
     out: Path | None = None
     """Write it to a file: .html opens offline, .json holds every number."""
     json: bool = False
@@ -39,6 +42,13 @@ def main(arguments: list[str]) -> None:
     if options.out is not None and options.out.suffix not in (".html", ".json"):
         raise UserError(f"{options.out}: --out writes .html or .json")
     run = load(options.run)
+    if options.save_edit is not None:
+        if options.edit is None:
+            raise UserError("--save-edit goes with --edit, which says what to change")
+        save_edits(run, options.edit, options.save_edit)
+    before = look(run, options.text) if options.edit is not None else None
+    if options.edit is not None:
+        run = edited(run, options.edit)
     found = look(run, options.text, sites=options.sites, rows=options.rows, heads=options.heads)
     if options.out is not None:
         from regard.inside.page import page
@@ -50,7 +60,7 @@ def main(arguments: list[str]) -> None:
         return
     for note in found.notes:
         print(note)
-    _print_tokens(found)
+    _print_tokens(found, before)
     for site, weights_HQK in found.weights.items():
         for head, map_QK in enumerate(weights_HQK.tolist()):
             print(f"\n{site}, head {(options.heads or range(len(weights_HQK)))[head]}")
@@ -59,12 +69,15 @@ def main(arguments: list[str]) -> None:
         print(f"\n{options.out} shows it.")
 
 
-def _print_tokens(found: Record) -> None:
-    """A line a token: how surprising it was, and what is expected after it."""
+def _print_tokens(found: Record, before: Record | None) -> None:
+    """A line a token: how surprising it was (under an edit also how much more than before), and what is expected after it."""
     width = min(20, max(len(escaped(token)) for token in found.tokens))
     for place, token in enumerate(found.tokens):
         nll = found.surprisal[place]
         surprise = " " * 7 if nll is None else f"{nll:7.2f}"
+        if before is not None:
+            was = before.surprisal[place]
+            surprise += " " * 9 if nll is None or was is None else f" ({nll - was:+.2f})"
         expected = ", ".join(f"{escaped(word)} {p:.2f}" for word, p in found.likeliest[place][:3])
         gate = "" if found.gate is None else f"   vocabulary {found.gate[place]:.2f}"
         print(f"{place:4} {escaped(token):<{width}} {surprise}   then {expected}{gate}")

@@ -12,6 +12,9 @@ import tyro
 
 from regard.errors import UserError
 
+EditFile = Annotated[
+    str | None, tyro.conf.arg(metavar="FILE", help="Change what the model does on the way: a JSON file of edits, or the JSON itself.")
+]
 T = TypeVar("T")
 RunPath = Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="RUN", help="A run folder, or an ARPA file.")]
 

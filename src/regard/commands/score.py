@@ -5,9 +5,9 @@ import sys
 from dataclasses import asdict, dataclass
 from itertools import chain
 
-from regard.commands.parsing import RunPath, parse
+from regard.commands.parsing import EditFile, RunPath, parse
 from regard.commands.printing import escaped, print_json
-from regard.runs.folder import load
+from regard.runs.looking import opened
 from regard.runs.using import ScoredToken, score
 
 
@@ -20,13 +20,14 @@ class Score:
     """The text. Without it, the run's own test or validation text."""
     explain: bool = False
     """Under each token, the chain of discounts and back-offs that makes its probability (ngram)."""
+    edit: EditFile = None
     json: bool = False
     """One JSON object on standard output."""
 
 
 def main(arguments: list[str]) -> None:
     options = parse(Score, arguments, "score")
-    documents = score(load(options.run), options.text, explain=options.explain)
+    documents = score(opened(options.run, options.edit), options.text, explain=options.explain)
     if options.json:
         print_json({"documents": [[_data(token) for token in document] for document in documents]})
         return

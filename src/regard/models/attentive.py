@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, final
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from regard.models.contract import LanguageModel, Prediction, State
@@ -20,7 +19,8 @@ from regard.models.copying import Copier, CopyName
 from regard.models.predictions import CopyPrediction, Readout
 from regard.models.ranges import at_least, share
 from regard.parts.attention import attend
-from regard.parts.look import Look, at_site
+from regard.parts.layers import drop_alike
+from regard.parts.look import Look, at_site, weight_sites
 from regard.parts.masks import earlier, lookback, padding
 from regard.parts.past import newest
 from regard.parts.recurrence import CellName, Recurrence, pack_left
@@ -63,7 +63,9 @@ class Attentive(LanguageModel):
         lookback: int = 64
         """How many earlier states it may look back to."""
         dropout: float = 0.1
-        """Share of features left out while training."""
+        """Share of features left out while training, the same along a row."""
+        weight_dropout: float = 0.0
+        """Share of the weights from state to state left out while training (AWD-LSTM)."""
         tied: bool = True
         """State and context are projected to the embedding's width and read out by its vectors; else read out directly."""
         copy: CopyName = "none"
@@ -71,14 +73,14 @@ class Attentive(LanguageModel):
 
         def __post_init__(self) -> None:
             at_least(1, layers=self.layers, width=self.width, lookback=self.lookback)
-            share(dropout=self.dropout)
+            share(dropout=self.dropout, weight_dropout=self.weight_dropout)
 
     def __init__(self, vocabulary_size: int, config: Config):
         super().__init__(vocabulary_size, config)
         width = config.width
         self.embedding = nn.Embedding(vocabulary_size + 2, width)
         nn.init.uniform_(self.embedding.weight, -0.1, 0.1)
-        self.recurrence = Recurrence(config.cell, config.layers, width, width, config.dropout)
+        self.recurrence = Recurrence(config.cell, config.layers, width, config.dropout, config.weight_dropout)
         self.score = make_score(config.score, width, width)
         self.mask = earlier & lookback(config.lookback) & padding
         self.copier = Copier(config.copy, width, config.lookback) if config.copy != "none" else None
@@ -86,7 +88,8 @@ class Attentive(LanguageModel):
         self.readout = Readout(vocabulary_size, width if config.tied else 2 * width, config.tied)
 
     def sites(self) -> dict[str, str]:
-        return {"embedding": "(B, T, D)", "hidden": "(B, T, D)", "attention": "(B, 1, T, K)", "context": "(B, T, D)"}
+        attention = weight_sites("attention", "(B, 1, T, K)")
+        return {"embedding": "(B, T, D)", **self.recurrence.sites(), "hidden": "(B, T, D)", **attention, "context": "(B, T, D)"}
 
     def begin(self, rows: int) -> AttentiveState:
         hidden, cell = self.recurrence.begin(rows)
@@ -99,14 +102,15 @@ class Attentive(LanguageModel):
     ) -> tuple[Prediction, AttentiveState]:
         packed = pack_left(tokens_BT, self.padding, self.training)
         state = state or self.begin(len(tokens_BT))
-        x_BTD = F.dropout(self.embedding(packed.tokens_BT), self.config.dropout, self.training)
+        position_BT = packed.positions(state.position_B)
+        if look is not None:
+            look.begin(position_BT)
+        x_BTD = drop_alike(self.embedding(packed.tokens_BT), self.config.dropout, self.training)
         x_BTD = at_site(look, "embedding", x_BTD)
-        out_BTD, hidden, cell = self.recurrence(x_BTD, state.hidden_BLD, state.cell_BLD, packed.length_B, packed.place_BT is not None)
+        out_BTD, hidden, cell = self.recurrence(x_BTD, state.hidden_BLD, state.cell_BLD, packed, look)
         out_BTD = at_site(look, "hidden", out_BTD)
 
-        place_T = torch.arange(tokens_BT.shape[1], device=tokens_BT.device)
-        position_BT = state.position_B.unsqueeze(1) + place_T
-        slot_BK = torch.cat([state.slot_BS, torch.where(place_T < packed.length_B.unsqueeze(1), position_BT + 1, 0)], 1)
+        slot_BK = torch.cat([state.slot_BS, torch.where(packed.real_BT, position_BT + 1, 0)], 1)
         past_BKD = torch.cat([state.past_BSD, out_BTD], 1)
         token_BK = torch.cat([state.token_BS, packed.tokens_BT], 1)
         mask = self.mask.over(position_BT, slot_BK - 1)
@@ -129,7 +133,7 @@ class Attentive(LanguageModel):
             newest(slot_BK, end_B, keep),
             newest(token_BK, end_B, keep),
         )
-        prediction: Prediction = self.readout(F.dropout(features_BTD, self.config.dropout, self.training), self.embedding)
+        prediction: Prediction = self.readout(drop_alike(features_BTD, self.config.dropout, self.training), self.embedding)
         if self.copier is not None:
             prediction = CopyPrediction(prediction, packed.restore(copied_BTK), token_BK, self.vocabulary_size)
         return prediction, new

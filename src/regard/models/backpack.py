@@ -21,7 +21,7 @@ from regard.models.ranges import at_least
 from regard.models.trunk import MEDIUM, Trunk, TrunkConfig, TrunkState, Where, remember
 from regard.parts.attention import weigh
 from regard.parts.layers import drop
-from regard.parts.look import Look, at_site
+from regard.parts.look import Look, at_site, weight_sites
 from regard.parts.scores import ScaledDot
 from regard.parts.senses import SenseNetwork, weave
 
@@ -64,7 +64,8 @@ class Backpack(LanguageModel):
         self.readout = Readout(vocabulary_size, config.width, tied=True)
 
     def sites(self) -> dict[str, str]:
-        return self.trunk.sites() | {"senses": "(B, L, T, D)", "senses.attention": "(B, L, T, S)", "features": "(B, T, D)"}
+        senses = {"senses": "(B, L, T, D)", **weight_sites("senses.attention", "(B, L, T, S)")}
+        return self.trunk.sites() | senses | {"features": "(B, T, D)"}
 
     def forward(self, tokens_BT: Tensor, state: BackpackState | None = None, look: Look | None = None) -> tuple[Prediction, BackpackState]:
         embedded_BTD = self.embedding(tokens_BT)

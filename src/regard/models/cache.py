@@ -17,7 +17,7 @@ from regard.errors import UserError
 from regard.models.contract import LanguageModel, Prediction, State
 from regard.models.predictions import CopyPrediction
 from regard.parts.attention import weigh
-from regard.parts.look import Look
+from regard.parts.look import Look, weight_sites
 from regard.parts.masks import causal, lookback, padding
 from regard.parts.past import newest
 from regard.parts.recurrence import pack_left
@@ -45,7 +45,7 @@ class NeuralCache(LanguageModel):
         self.cache = {"size": size, "theta": theta, "share": share}
 
     def sites(self) -> dict[str, str]:
-        return self.model.sites() | {"cache": "(B, 1, T, K)"}
+        return self.model.sites() | weight_sites("cache", "(B, 1, T, K)")
 
     def tensors(self) -> dict[str, Tensor]:
         return self.model.tensors()
@@ -59,13 +59,12 @@ class NeuralCache(LanguageModel):
         if state is None:
             none_BS = tokens_BT.new_zeros(len(tokens_BT), 0)
             state = CacheState(none_BS.sum(1), inner, torch.zeros_like(h_BTD[:, 0]), h_BTD[:, :0], none_BS, none_BS)
-        place_T = torch.arange(tokens_BT.shape[1], device=tokens_BT.device)
-        position_BT = state.position_B.unsqueeze(1) + place_T
+        position_BT = packed.positions(state.position_B)
         # a pair is an earlier state and the word read after it; the start of a document follows nothing
         key_BKD = torch.cat([state.key_BSD, state.last_BD.unsqueeze(1), h_BTD[:, :-1]], 1)
         token_BK = torch.cat([state.token_BS, packed.tokens_BT], 1)
-        slot_BK = torch.cat([state.slot_BS, torch.where(place_T < packed.length_B.unsqueeze(1), position_BT, 0)], 1)
-        mask = (causal & lookback(self.size - 1) & padding).over(position_BT - 1, slot_BK - 1)
+        slot_BK = torch.cat([state.slot_BS, torch.where(packed.real_BT, position_BT, 0)], 1)
+        mask = (causal & lookback(self.size - 1) & padding).over(position_BT, torch.where(slot_BK > 0, slot_BK, -1))
         weights_B1TK = weigh(self.theta * h_BTD.unsqueeze(1), key_BKD.unsqueeze(1), score=Dot(), mask=mask, look=look, site="cache")
         mixed: Prediction = CopyPrediction(prediction, self.share * weights_B1TK.squeeze(1), token_BK, self.vocabulary_size)
         if packed.place_BT is not None:

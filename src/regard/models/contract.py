@@ -106,8 +106,8 @@ class LanguageModel(nn.Module, ABC):
     cache: dict[str, float] | None = None  # size, theta and share, where it is a neural cache on another model
     training_defaults: ClassVar[dict[str, Any] | None] = {}  # the family's own defaults of training options; None: it counts
     medium: ClassVar[dict[str, Any]] = {}  # its options under --size medium, of the model and of training
-    batch_tokens: ClassVar[int] = 1 << 15  # how many tokens a call may read at a time while measuring
-    row_tokens: ClassVar[int] = 1 << 12  # how many of them in one row, where a state is carried on
+    batch_tokens: int = 1 << 15  # how many tokens a call may read at a time while measuring
+    row_tokens: int = 1 << 12  # how many of them in one row, where a state is carried on
 
     def __init__(self, vocabulary_size: int, config: Any):
         super().__init__()

@@ -16,7 +16,7 @@ from regard.models.contract import LanguageModel, Prediction, State
 from regard.models.predictions import Readout
 from regard.models.ranges import at_least, share
 from regard.parts.layers import drop
-from regard.parts.look import Look, at_site
+from regard.parts.look import Look, Place, at_site
 from regard.parts.masks import causal, lookback
 from regard.parts.past import Recent, newest
 from regard.parts.recurrence import pack_left
@@ -66,16 +66,17 @@ class Dan(LanguageModel):
 
     def forward(self, tokens_BT: Tensor, state: DanState | None = None, look: Look | None = None) -> tuple[Prediction, DanState]:
         packed = pack_left(tokens_BT, self.padding, self.training)
+        if look is not None:
+            look.begin(packed.positions(tokens_BT.new_zeros(len(tokens_BT)) if state is None else state.position_B))
         x_BTD = self.embedding(packed.tokens_BT)
         x_BTD = at_site(look, "embedding", x_BTD)
         average = self._average_of_last if self.config.lookback else self._average_of_all
         average_BTD, new = average(packed.tokens_BT, packed.length_B, x_BTD, state, look)
-        average_BTD = packed.restore(average_BTD)
         average_BTD = at_site(look, "average", average_BTD)
         for layer in self.layers:
             average_BTD = drop(F.gelu(layer(average_BTD)), self.config.dropout, self.training)
         average_BTD = at_site(look, "features", average_BTD)
-        return self.readout(average_BTD, self.embedding), new
+        return self.readout(packed.restore(average_BTD), self.embedding), new
 
     def _average_of_all(
         self, tokens_BT: Tensor, length_B: Tensor, x_BTD: Tensor, state: DanState | None, look: Look | None
@@ -88,8 +89,9 @@ class Dan(LanguageModel):
         past_BTD = (before_BD * position_B.unsqueeze(1)).unsqueeze(1) / count_BT1
         average_BTD = past_BTD + x_BTD.cumsum(1) / count_BT1
         if look is not None:
-            edited = _edited(look, causal.visible(length, length, x_BTD.device), count_BT1, x_BTD)
-            average_BTD = average_BTD if edited is None else past_BTD + edited
+            place_BT = count_BT1.squeeze(2) - 1
+            changed = _look(look, Place(place_BT, place_BT, causal.visible(length, length, x_BTD.device)), count_BT1, x_BTD)
+            average_BTD = average_BTD if changed is None else past_BTD + changed
         last_BD = newest(torch.cat([before_BD.unsqueeze(1), average_BTD], 1), length_B + 1, 1).squeeze(1)
         return average_BTD, DanState(position_B + length_B, last_BD, tokens_BT[:, :0])
 
@@ -97,20 +99,23 @@ class Dan(LanguageModel):
         self, tokens_BT: Tensor, length_B: Tensor, x_BTD: Tensor, state: DanState | None, look: Look | None
     ) -> tuple[Tensor, DanState]:
         words = self.config.lookback
+        position_B = torch.zeros_like(length_B) if state is None else state.position_B
         recent = Recent(tokens_BT, x_BTD, None if state is None else state.slot_BS, words - 1, self.embedding)
         (average_BTD,) = recent.averages([(0, words)])
         if look is not None:
             first = recent.keep if state is None else 0  # before the beginning there is nothing to look at
             near_TK = (causal & lookback(words - 1)).visible(tokens_BT.shape[1], recent.slot_BK.shape[1], x_BTD.device)
             near_BTK = (near_TK & (recent.slot_BK > 0).unsqueeze(1))[:, :, first:]
-            edited = _edited(look, near_BTK, near_BTK.sum(2, keepdim=True), recent.embedded_BKD[:, first:])
-            average_BTD = average_BTD if edited is None else edited
-        position_B = length_B if state is None else state.position_B + length_B
-        return average_BTD, DanState(position_B, x_BTD[:, 0, :0], recent.slots(length_B))
+            row_BT = position_B.unsqueeze(1) + torch.arange(tokens_BT.shape[1], device=tokens_BT.device)
+            column_BK = position_B.unsqueeze(1) + torch.arange(first - recent.keep, tokens_BT.shape[1], device=tokens_BT.device)
+            place = Place(row_BT, column_BK, near_BTK)
+            changed = _look(look, place, near_BTK.sum(2, keepdim=True), recent.embedded_BKD[:, first:])
+            average_BTD = average_BTD if changed is None else changed
+        return average_BTD, DanState(position_B + length_B, x_BTD[:, 0, :0], recent.slots(length_B))
 
 
-def _edited(look: Look, seen_BTK: Tensor, count_BT1: Tensor, x_BKD: Tensor) -> Tensor | None:
-    """An average is attention that looks at all alike: 1/n each. Edited, the new weights make it."""
-    weights_B1TK = (seen_BTK / count_BT1).to(x_BKD.dtype).unsqueeze(1)
-    edited = look.weights("attention", lambda rows=None: weights_B1TK if rows is None else weights_B1TK[:, :, rows])
-    return None if edited is None else (edited @ x_BKD.unsqueeze(1)).squeeze(1)
+def _look(look: Look, place: Place, count_BT1: Tensor, x_BKD: Tensor) -> Tensor | None:
+    """An average is attention that looks at all alike: 1/n each. Where they are changed, the new weights make it."""
+    assert place.visible_BTK is not None
+    weights_B1TK = look.weights("attention", (place.visible_BTK / count_BT1).to(x_BKD.dtype).unsqueeze(1), place)
+    return (weights_B1TK @ x_BKD.unsqueeze(1)).squeeze(1) if look.changes("attention") else None

@@ -7,12 +7,12 @@ from abc import ABC
 from dataclasses import dataclass
 from typing import Any, ClassVar, final
 
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from regard.models.contract import LanguageModel, Prediction, State
 from regard.models.predictions import Readout
 from regard.models.ranges import at_least, share
+from regard.parts.layers import drop_alike
 from regard.parts.look import Look, at_site
 from regard.parts.recurrence import CellName, Recurrence, pack_left
 
@@ -38,23 +38,25 @@ class Recurrent(LanguageModel, ABC):
         width: int = 256
         """Features of an embedding and of a hidden state."""
         dropout: float = 0.1
-        """Share of features left out while training: of embeddings, between layers, of the last states."""
+        """Share of features left out while training, the same along a row: of embeddings, between layers, of the last states."""
+        weight_dropout: float = 0.0
+        """Share of the weights from state to state left out while training (AWD-LSTM)."""
         tied: bool = True
         """The readout uses the embedding's own vectors."""
 
         def __post_init__(self) -> None:
             at_least(1, layers=self.layers, width=self.width)
-            share(dropout=self.dropout)
+            share(dropout=self.dropout, weight_dropout=self.weight_dropout)
 
     def __init__(self, vocabulary_size: int, config: Config):
         super().__init__(vocabulary_size, config)
         self.embedding = nn.Embedding(vocabulary_size + 2, config.width)
         nn.init.uniform_(self.embedding.weight, -0.1, 0.1)
-        self.recurrence = Recurrence(self.cell, config.layers, config.width, config.width, config.dropout)
+        self.recurrence = Recurrence(self.cell, config.layers, config.width, config.dropout, config.weight_dropout)
         self.readout = Readout(vocabulary_size, config.width, config.tied)
 
     def sites(self) -> dict[str, str]:
-        return {"embedding": "(B, T, D)", "hidden": "(B, T, D)"}
+        return {"embedding": "(B, T, D)", **self.recurrence.sites(), "hidden": "(B, T, D)"}
 
     def forward(
         self, tokens_BT: Tensor, state: RecurrentState | None = None, look: Look | None = None
@@ -62,12 +64,13 @@ class Recurrent(LanguageModel, ABC):
         packed = pack_left(tokens_BT, self.padding, self.training)
         if state is None:
             state = RecurrentState(tokens_BT.new_zeros(len(tokens_BT)), *self.recurrence.begin(len(tokens_BT)))
-        x_BTD = F.dropout(self.embedding(packed.tokens_BT), self.config.dropout, self.training)
+        if look is not None:
+            look.begin(packed.positions(state.position_B))
+        x_BTD = drop_alike(self.embedding(packed.tokens_BT), self.config.dropout, self.training)
         x_BTD = at_site(look, "embedding", x_BTD)
-        out_BTD, hidden, cell = self.recurrence(x_BTD, state.hidden_BLD, state.cell_BLD, packed.length_B, packed.place_BT is not None)
-        out_BTD = packed.restore(out_BTD)
+        out_BTD, hidden, cell = self.recurrence(x_BTD, state.hidden_BLD, state.cell_BLD, packed, look)
         out_BTD = at_site(look, "hidden", out_BTD)
-        features_BTD = F.dropout(out_BTD, self.config.dropout, self.training)
+        features_BTD = drop_alike(packed.restore(out_BTD), self.config.dropout, self.training)
         return self.readout(features_BTD, self.embedding), RecurrentState(state.position_B + packed.length_B, hidden, cell)
 
 

@@ -15,7 +15,7 @@ from regard.models.contract import LanguageModel, Prediction, State
 from regard.models.copying import CopyName, Pointer
 from regard.models.predictions import CopyPrediction, Readout
 from regard.models.trunk import MEDIUM, Trunk, TrunkConfig, TrunkState
-from regard.parts.look import Look, at_site
+from regard.parts.look import Look, at_site, weight_sites
 from regard.parts.masks import earlier, padding
 
 
@@ -52,7 +52,7 @@ class Transformer(LanguageModel):
         self.pointer = Pointer(config.copy, config.width, config.context) if config.copy != "none" else None
 
     def sites(self) -> dict[str, str]:
-        return self.trunk.sites() | {"features": "(B, T, D)"} | ({"copy": "(B, 1, T, S)"} if self.pointer else {})
+        return self.trunk.sites() | {"features": "(B, T, D)"} | (weight_sites("copy", "(B, 1, T, S)") if self.pointer else {})
 
     def forward(
         self, tokens_BT: Tensor, state: TransformerState | None = None, look: Look | None = None

@@ -18,7 +18,7 @@ from regard.models.contract import State
 from regard.models.ranges import at_least, share
 from regard.parts.attention import attend
 from regard.parts.layers import FeedForward, drop
-from regard.parts.look import Look, at_site
+from regard.parts.look import Look, at_site, weight_sites
 from regard.parts.masks import Mask, causal, everything, padding
 from regard.parts.positions import PositionName, Positions, make_positions
 from regard.parts.scores import Dot, ScaledDot
@@ -99,6 +99,8 @@ class Trunk(nn.Module):
     def forward(self, embedded_BTD: Tensor, real_BT: Tensor, state: TrunkState | None, look: Look | None):
         """(features_BTD, where, state): what each position knows of those it may see."""
         where, new_position_B = self._where(real_BT, state)
+        if look is not None:
+            look.begin(where.position_BT)
         x_BTD = self.positions.place(embedded_BTD, where.position_BT)
         x_BTD = drop(x_BTD, self.dropout, self.training)
         x_BTD = at_site(look, "embedding", x_BTD)
@@ -157,7 +159,7 @@ class Block(nn.Module):
 
     def sites(self) -> dict[str, str]:
         parts = ("attention_norm", "attended", "feed_norm", "feed", "residual")
-        return {f"{self.name}.attention": "(B, H, T, S)"} | {f"{self.name}.{part}": "(B, T, D)" for part in parts}
+        return weight_sites(f"{self.name}.attention", "(B, H, T, S)") | {f"{self.name}.{part}": "(B, T, D)" for part in parts}
 
     def forward(self, x_BTD: Tensor, where: Where, positions: Positions, cache: tuple[Tensor, Tensor] | None, look: Look | None):
         attention_norm = self._norm(self.attention_norm, "attention_norm", look)
@@ -192,7 +194,7 @@ class Mixing(nn.Module):
         self.score = Dot()
 
     def sites(self) -> dict[str, str]:
-        return {f"{self.name}.attention": "(B, 1, T, S)"}
+        return weight_sites(f"{self.name}.attention", "(B, 1, T, S)")
 
     def forward(self, x_BTD: Tensor, where: Where, positions: Positions, cache: tuple[Tensor, Tensor] | None, look: Look | None):
         x_B1TD = positions.turn(x_BTD.unsqueeze(1), where.angles)

@@ -86,12 +86,14 @@ class Window(LanguageModel):
 
     def forward(self, tokens_BT: Tensor, state: WindowState | None = None, look: Look | None = None) -> tuple[Prediction, WindowState]:
         packed = pack_left(tokens_BT, self.padding, self.training)
+        if look is not None:
+            look.begin(packed.positions(tokens_BT.new_zeros(len(tokens_BT)) if state is None else state.position_B))
         embedded_BTD = self.embedding(packed.tokens_BT)
         embedded_BTD = at_site(look, "embedding", embedded_BTD)
         recent = Recent(packed.tokens_BT, embedded_BTD, None if state is None else state.slot_BS, self.keep, self.embedding)
         seen_BTN = torch.cat([recent.in_order(self.config.window), *recent.averages(self.spans)], 2)
-        x_BTD = packed.restore(self._network(drop(seen_BTN, self.config.dropout, self.training), look))
-        x_BTD = at_site(look, "features", x_BTD)
+        x_BTD = self._network(drop(seen_BTN, self.config.dropout, self.training), look)
+        x_BTD = packed.restore(at_site(look, "features", x_BTD))
         position_B = packed.length_B if state is None else state.position_B + packed.length_B
         return self.readout(x_BTD, self.embedding), WindowState(position_B, recent.slots(packed.length_B))
 

@@ -10,12 +10,13 @@ Shape legend: B rows, H heads, Q queries, K keys, D query and key width, E value
 
 import math
 from collections.abc import Callable
+from functools import partial
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from regard.parts.look import Look
+from regard.parts.look import Look, Place
 from regard.parts.masks import Mask
 from regard.parts.scores import Dot, ScaledDot, Score
 
@@ -55,15 +56,13 @@ def weigh(
     site: str = "attention",
 ) -> Tensor:
     """(B, H, Q, K): how much each query looks at each key. Rows sum to 1, or to 0 where nothing may be seen."""
-    scores_BHQK = score(query_BHQD, key_BHKD)
-    if bias_BHQK is not None:
-        scores_BHQK = scores_BHQK + bias_BHQK
-    visible_BQK = mask.visible(query_BHQD.shape[2], key_BHKD.shape[2], query_BHQD.device)
-    weights_BHQK = normalise(scores_BHQK.masked_fill(~visible_BQK.unsqueeze(1), -torch.inf))
+    scores_BHQK = _scores(query_BHQD, key_BHKD, score=score, mask=mask, bias_BHQK=bias_BHQK)
     if look is None:
-        return weights_BHQK
-    edited = look.weights(site, lambda rows=None: weights_BHQK if rows is None else weights_BHQK[:, :, rows])
-    return weights_BHQK if edited is None else edited
+        return normalise(scores_BHQK)
+    sizes = (query_BHQD.shape[2], key_BHKD.shape[2], query_BHQD.device)
+    place = Place(*mask.positions(*sizes), mask.visible(*sizes))
+    scores_BHQK = look.weights(f"{site}.scores", scores_BHQK, place)
+    return look.weights(site, normalise(scores_BHQK), place)
 
 
 def attend(
@@ -78,27 +77,36 @@ def attend(
     site: str = "attention",
 ) -> Tensor:
     """(B, H, Q, E): weigh, then mix; fused where it can be. A watched site stays fused, an edited one becomes explicit."""
+    changed = look is not None and (look.changes(site) or look.changes(f"{site}.scores"))
+    if changed or not can_fuse(score):
+        return (
+            weigh(query_BHQD, key_BHKD, score=score, mask=mask, bias_BHQK=bias_BHQK, look=look, site=site).to(value_BHKE.dtype) @ value_BHKE
+        )
     if look is not None:
-        weights = look.weights(site, lambda rows=None: _weights(query_BHQD, key_BHKD, score, mask, bias_BHQK, rows))
-        if weights is not None:
-            return weights @ value_BHKE
-    if can_fuse(score):
-        return _fused(query_BHQD, key_BHKD, value_BHKE, score, mask, bias_BHQK)
-    return weigh(query_BHQD, key_BHKD, score=score, mask=mask, bias_BHQK=bias_BHQK) @ value_BHKE
+        for name, wanted in ((site, weigh), (f"{site}.scores", _scores)):
+            look.watch(name, partial(_of_rows, wanted, query_BHQD, key_BHKD, score, mask, bias_BHQK))
+    return _fused(query_BHQD, key_BHKD, value_BHKE, score, mask, bias_BHQK)
+
+
+def _scores(query: Tensor, key: Tensor, *, score: Score, mask: Mask, bias_BHQK: Tensor | None) -> Tensor:
+    """What the softmax is taken of; -inf where nothing may be seen."""
+    scores = score(query, key) if bias_BHQK is None else score(query, key) + bias_BHQK
+    return scores.masked_fill(~mask.visible(query.shape[2], key.shape[2], query.device).unsqueeze(1), -torch.inf)
 
 
 def can_fuse(score: Score) -> bool:
     return isinstance(score, Dot | ScaledDot)
 
 
-def _weights(query: Tensor, key: Tensor, score: Score, mask: Mask, bias: Tensor | None, rows: Tensor | None) -> Tensor:
-    """The weights of some query rows, or of all."""
+def _of_rows(
+    wanted: Callable[..., Tensor], query: Tensor, key: Tensor, score: Score, mask: Mask, bias: Tensor | None, rows: Tensor | None = None
+) -> Tensor:
+    """What is wanted of some query rows, or of all."""
     if rows is not None:
-        keys = torch.arange(key.shape[2], device=key.device).unsqueeze(0) if mask.key_position_BK is None else mask.key_position_BK
-        queries = keys[:, key.shape[2] - query.shape[2] :] if mask.query_position_BQ is None else mask.query_position_BQ
+        queries, keys = mask.positions(query.shape[2], key.shape[2], key.device)
         query, mask = query[:, :, rows], mask.over(queries[:, rows], keys)
         bias = None if bias is None else bias[:, :, rows]
-    return weigh(query, key, score=score, mask=mask, bias_BHQK=bias)
+    return wanted(query, key, score=score, mask=mask, bias_BHQK=bias)
 
 
 def _fused(query: Tensor, key: Tensor, value: Tensor, score: Score, mask: Mask, bias: Tensor | None) -> Tensor:

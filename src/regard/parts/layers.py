@@ -14,6 +14,11 @@ def drop(x: Tensor, share: float, training: bool) -> Tensor:
     return F.dropout(x, share) if training and share else x
 
 
+def drop_alike(x_BTD: Tensor, share: float, training: bool) -> Tensor:
+    """Leave out the same features at every position of a row (variational dropout, Gal & Ghahramani 2016)."""
+    return F.dropout1d(x_BTD.transpose(1, 2), share).transpose(1, 2) if training and share else x_BTD
+
+
 @final
 class FeedForward(nn.Module):
     """W2 f(W1 x), four times as wide inside; f is GELU (by tanh, as in GPT-2), or ReLU as published in 2017."""

@@ -31,10 +31,14 @@ class Mask:
         """The same rules at these positions."""
         return replace(self, query_position_BQ=query_position_BQ, key_position_BK=key_position_BK)
 
+    def positions(self, queries: int, keys: int, device: torch.device | str = "cpu") -> tuple[Tensor, Tensor]:
+        """((B or 1, Q), (B or 1, K)): where queries and keys stand. Not said, the queries are the last of the keys."""
+        key_BK = torch.arange(keys, device=device).unsqueeze(0) if self.key_position_BK is None else self.key_position_BK
+        return key_BK[:, keys - queries :] if self.query_position_BQ is None else self.query_position_BQ, key_BK
+
     def visible(self, queries: int, keys: int, device: torch.device | str = "cpu") -> Tensor:
         """(B or 1, Q, K): True where a query may look at a key."""
-        key_BK = torch.arange(keys, device=device).unsqueeze(0) if self.key_position_BK is None else self.key_position_BK
-        query_BQ = key_BK[:, keys - queries :] if self.query_position_BQ is None else self.query_position_BQ
+        query_BQ, key_BK = self.positions(queries, keys, device)
         query_BQK, key_BQK = query_BQ.unsqueeze(2), key_BK.unsqueeze(1)
         allowed = torch.ones(1, queries, keys, dtype=torch.bool, device=device)
         for name, number in self.rules:

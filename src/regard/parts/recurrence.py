@@ -1,18 +1,22 @@
 """The library's recurrent kernels behind one form, with states as batch-first values and padding anywhere in a row.
 
     rnn   h_i = tanh(W x_i + V h_{i-1})
-    lstm  c_i = f * c_{i-1} + i * g,  h_i = o * tanh(c_i)
-    gru   h_i = (1 - z) * n + z * h_{i-1}
+    lstm  c_i = f * c_{i-1} + i * g,  h_i = o * tanh(c_i)            gates i, f, g, o
+    gru   h_i = (1 - z) * n + z * h_{i-1}                            gates r, z, n
 
-Shape legend: B rows, T positions, D width, L layers.
+Shape legend: B rows, T positions, D width, L layers, G gates.
 """
 
 from dataclasses import dataclass
-from typing import Literal, final
+from typing import Any, Literal, final
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
+
+from regard.parts.layers import drop_alike
+from regard.parts.look import Look
 
 CellName = Literal["rnn", "lstm", "gru"]
 
@@ -24,6 +28,14 @@ class Packed:
     tokens_BT: Tensor
     length_B: Tensor
     place_BT: Tensor | None  # where each position of the original went (padding: the real token before it); None: nothing moved
+
+    @property
+    def real_BT(self) -> Tensor:
+        return torch.arange(self.tokens_BT.shape[1], device=self.length_B.device) < self.length_B.unsqueeze(1)
+
+    def positions(self, before_B: Tensor) -> Tensor:
+        """(B, T): where each stands, after so many tokens before."""
+        return before_B.unsqueeze(1) + torch.arange(self.tokens_BT.shape[1], device=before_B.device)
 
     def restore(self, values_BTD: Tensor) -> Tensor:
         """Values of the packed positions, back at the original ones."""
@@ -47,32 +59,116 @@ def pack_left(tokens_BT: Tensor, padding: int, training: bool) -> Packed:
 
 @final
 class Recurrence(nn.Module):
-    def __init__(self, cell: CellName, layers: int, input_size: int, width: int, dropout: float):
+    """Layers of the library's kernel with one dropout mask a row between them, the same at every step (Gal & Ghahramani 2016);
+    `weight_dropout` leaves out weights from state to state instead (Merity et al. 2018), so the kernel stays as fast as it is.
+
+    Gates and cells are worked out on the side where they are watched; only where they are changed a layer goes step by step.
+    """
+
+    def __init__(self, cell: CellName, layers: int, width: int, dropout: float, weight_dropout: float):
         super().__init__()
         library = {"rnn": nn.RNN, "lstm": nn.LSTM, "gru": nn.GRU}[cell]
-        self.kernel = library(input_size, width, layers, batch_first=True, dropout=dropout if layers > 1 else 0.0)
-        self.has_cell = cell == "lstm"
+        self.kernels = nn.ModuleList(library(width, width, batch_first=True) for _ in range(layers))
+        self.cell = cell
+        self.width = width
+        self.dropout = dropout
+        self.weight_dropout = weight_dropout
+
+    def sites(self) -> dict[str, str]:
+        shapes = {"rnn": {}, "gru": {"gates": "(B, 3, T, D)"}, "lstm": {"gates": "(B, 4, T, D)", "cell": "(B, T, D)"}}[self.cell]
+        return {f"layer{layer}.{part}": shape for layer in range(len(self.kernels)) for part, shape in shapes.items()}
 
     def begin(self, rows: int) -> tuple[Tensor, Tensor | None]:
         """The states before anything was read: zeros."""
-        zeros_BLD = self.kernel.weight_hh_l0.new_zeros(rows, self.kernel.num_layers, self.kernel.hidden_size)
-        return zeros_BLD, zeros_BLD.clone() if self.has_cell else None
+        zeros_BLD = next(self.parameters()).new_zeros(rows, len(self.kernels), self.width)
+        return zeros_BLD, zeros_BLD.clone() if self.cell == "lstm" else None
 
     def forward(
-        self, x_BTD: Tensor, hidden_BLD: Tensor, cell_BLD: Tensor | None, length_B: Tensor, unequal: bool
+        self, x_BTD: Tensor, hidden_BLD: Tensor, cell_BLD: Tensor | None, packed: Packed, look: Look | None
     ) -> tuple[Tensor, Tensor, Tensor | None]:
         """(out_BTD, hidden_BLD, cell_BLD): the states of the last layer at every position, and of all layers at each row's end."""
-        hidden_LBD = hidden_BLD.transpose(0, 1).contiguous()
-        state = hidden_LBD if cell_BLD is None else (hidden_LBD, cell_BLD.transpose(0, 1).contiguous())
-        if unequal:  # packing costs time and a row needs one token at least; what an empty row gives is thrown away
-            packed = pack_padded_sequence(x_BTD, length_B.clamp(min=1).cpu(), batch_first=True, enforce_sorted=False)
-            out, new = self.kernel(packed, state)
+        before = [hidden_BLD] if cell_BLD is None else [hidden_BLD, cell_BLD]
+        ends = []
+        for layer, kernel in enumerate(self.kernels):
+            assert isinstance(kernel, nn.RNNBase)
+            if layer:
+                x_BTD = drop_alike(x_BTD, self.dropout, self.training)
+            begin = [state_BLD[:, layer] for state_BLD in before]
+            out_BTD, *end = self._layer(kernel, x_BTD, begin, packed)
+            if look is not None:
+                site = f"layer{layer}"
+                if look.changes(f"{site}.gates") or look.changes(f"{site}.cell"):
+                    out_BTD, *end = self._step_by_step(kernel, x_BTD, begin, packed.length_B, look, site)
+                elif self.cell != "rnn":
+                    self._watch(kernel, x_BTD, out_BTD, begin, look, site)
+            x_BTD = out_BTD
+            ends.append(end)
+        read_B = (packed.length_B > 0).view(-1, 1, 1)
+        after = [torch.where(read_B, torch.stack(end, 1), start) for end, start in zip(zip(*ends, strict=True), before, strict=True)]
+        return x_BTD, after[0], after[1] if cell_BLD is not None else None
+
+    def _layer(self, kernel: nn.RNNBase, x_BTD: Tensor, begin: list[Tensor], packed: Packed) -> tuple[Tensor, ...]:
+        """(out_BTD, hidden_BD) of one layer, and its cell where there is one."""
+        state: Any = tuple(state_BD.unsqueeze(0).contiguous() for state_BD in begin)
+        state = state if self.cell == "lstm" else state[0]
+        if self.training and self.weight_dropout:
+            w_ih, w_hh, *biases = kernel.all_weights[0]
+            weights = [w_ih, F.dropout(w_hh, self.weight_dropout), *biases]
+            flat = torch.cat([weight.flatten() for weight in weights]).split([weight.numel() for weight in weights])
+            weights = [part.view_as(weight) for part, weight in zip(flat, weights, strict=True)]  # in one piece, as cuDNN wants them
+            body: Any = {"rnn": torch.rnn_tanh, "lstm": torch.lstm, "gru": torch.gru}[self.cell]
+            out_BTD, *end = body(x_BTD, state, weights, True, 1, 0.0, True, False, True)
+        elif packed.place_BT is not None:  # packing costs time and a row needs one token at least; what an empty row gives is thrown away
+            rows = pack_padded_sequence(x_BTD, packed.length_B.clamp(min=1).cpu(), batch_first=True, enforce_sorted=False)
+            out, end = kernel(rows, state)
             out_BTD, _ = pad_packed_sequence(out, batch_first=True, total_length=x_BTD.shape[1])
         else:
-            out_BTD, new = self.kernel(x_BTD, state)
-        new_hidden, new_cell = new if self.has_cell else (new, None)
-        read_B = (length_B > 0).view(-1, 1, 1)
-        hidden_BLD = torch.where(read_B, new_hidden.transpose(0, 1), hidden_BLD)
-        if cell_BLD is not None and new_cell is not None:
-            cell_BLD = torch.where(read_B, new_cell.transpose(0, 1), cell_BLD)
-        return out_BTD, hidden_BLD, cell_BLD
+            out_BTD, end = kernel(x_BTD, state)
+        return out_BTD, *(state_1BD.squeeze(0) for state_1BD in ([end] if isinstance(end, Tensor) else end))
+
+    def _watch(self, kernel: nn.RNNBase, x_BTD: Tensor, out_BTD: Tensor, begin: list[Tensor], look: Look, site: str) -> None:
+        """From what the kernel gave, all positions at once: each gate depends on the input and the state before it alone."""
+        if not look.watches(f"{site}.gates") and not look.watches(f"{site}.cell"):
+            return
+        gates = gates_of(self.cell, kernel, x_BTD, torch.cat([begin[0].unsqueeze(1), out_BTD[:, :-1]], 1))
+        look.value(f"{site}.gates", torch.stack(gates, 1))
+        if self.cell == "lstm":
+            enter, keep, new, _ = gates
+            cell_BD, cells = begin[1], []
+            for i_BD, f_BD, g_BD in zip(enter.unbind(1), keep.unbind(1), new.unbind(1), strict=True):
+                cell_BD = f_BD * cell_BD + i_BD * g_BD
+                cells.append(cell_BD)
+            look.value(f"{site}.cell", torch.stack(cells, 1))
+
+    def _step_by_step(
+        self, kernel: nn.RNNBase, x_BTD: Tensor, begin: list[Tensor], length_B: Tensor, look: Look, site: str
+    ) -> tuple[Tensor, ...]:
+        """The specification of the kernel, with its gates and cells changed on the way: what comes later follows from it."""
+        states, gates, steps = list(begin), list[Tensor](), list[list[Tensor]]()
+        for place in range(x_BTD.shape[1]):
+            gates.append(torch.stack(gates_of(self.cell, kernel, x_BTD[:, place], states[0]), 1))
+            gates_BGTD = look.value(f"{site}.gates", torch.stack(gates, 2))
+            parts = gates_BGTD[:, :, -1].unbind(1)
+            if self.cell == "gru":
+                new = [(1 - parts[1]) * parts[2] + parts[1] * states[0]]
+            else:
+                cell_BD = parts[1] * states[1] + parts[0] * parts[2]
+                cells_BTD = look.value(f"{site}.cell", torch.stack([*(step[1] for step in steps), cell_BD], 1))
+                new = [parts[3] * torch.tanh(cells_BTD[:, -1]), cells_BTD[:, -1]]
+            read_B1 = (place < length_B).unsqueeze(1)
+            states = [torch.where(read_B1, after, before) for after, before in zip(new, states, strict=True)]
+            steps.append(states)
+        return torch.stack([step[0] for step in steps], 1), *states
+
+
+def gates_of(cell: CellName, kernel: nn.RNNBase, x: Tensor, hidden: Tensor) -> tuple[Tensor, ...]:
+    """The gates from an input and the state before it, as the kernel works them out (torch.nn.LSTM, torch.nn.GRU)."""
+    w_ih, w_hh, b_ih, b_hh = kernel.all_weights[0]
+    from_input, from_state = F.linear(x, w_ih, b_ih), F.linear(hidden, w_hh, b_hh)
+    if cell == "lstm":
+        enter, keep, new, show = (from_input + from_state).chunk(4, -1)
+        return enter.sigmoid(), keep.sigmoid(), new.tanh(), show.sigmoid()
+    reset, update, new = from_input.chunk(3, -1)
+    from_reset, from_update, from_new = from_state.chunk(3, -1)
+    reset = (reset + from_reset).sigmoid()
+    return reset, (update + from_update).sigmoid(), (new + reset * from_new).tanh()

@@ -1,10 +1,13 @@
-"""Looking inside a finished run."""
+"""Looking inside a finished run, and changing what is seen there."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
+from regard.inside.editing import edit_model, edits_to_json, read_edits
+from regard.inside.edits import Edit
 from regard.inside.record import Record, record
-from regard.runs.folder import Run, load
+from regard.runs.folder import MODEL, Run, load, write_json
 
 
 def look(
@@ -24,3 +27,31 @@ def look(
     """
     opened = run if isinstance(run, Run) else load(run)
     return record(opened.model, opened.tokenizer, text, [sites] if isinstance(sites, str) else sites, rows, heads, top)
+
+
+def edited(run: Run | str | Path, edits: Sequence[Edit] | str | Path) -> Run:
+    """The run with edits, or those of a file, on its model: look, generate, score and evaluate run under them. The run stays as it is.
+
+    >>> from regard.inside.edits import Silence
+    >>> regard.generate(regard.edited("runs/transformer", [Silence(site="layer0.attention", heads=(1,))]))  # doctest: +SKIP
+    """
+    opened = run if isinstance(run, Run) else load(run)
+    made = read_edits(edits, fingerprint(opened)) if isinstance(edits, str | Path) else edits
+    return replace(opened, model=edit_model(opened.model, opened.tokenizer, made))
+
+
+def opened(path: str, edits: str | None) -> Run:
+    """A run, under edits where there are any."""
+    return load(path) if edits is None else edited(path, edits)
+
+
+def save_edits(run: Run | str | Path, edits: Sequence[Edit] | str | Path, out: str | Path) -> None:
+    """Write edits to a JSON file that names the run they are made for."""
+    opened = run if isinstance(run, Run) else load(run)
+    made = read_edits(edits, fingerprint(opened)) if isinstance(edits, str | Path) else edits
+    write_json(edits_to_json(made, fingerprint(opened)), Path(out))
+
+
+def fingerprint(run: Run) -> str | None:
+    """The hash of its weights' file."""
+    return run.config.get("files", {}).get(MODEL)
