@@ -1,6 +1,5 @@
 """regard look RUN: what a run does with a text, position by position."""
 
-import json
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -8,6 +7,7 @@ from regard.commands.parsing import EditFile, RunPath, parse
 from regard.commands.printing import escaped, print_json
 from regard.errors import UserError
 from regard.inside.record import Record
+from regard.inside.showing import Form, check_ending, write_record
 from regard.runs.folder import load
 from regard.runs.looking import edited, look, save_edits
 
@@ -32,29 +32,29 @@ class LookAt:
     save_edit: Path | None = None
     """Write the edits to a JSON file that names this run."""
     out: Path | None = None
-    """Write it to a file: .html opens offline, .json holds every number."""
+    """Write it to a file: .html opens offline, .svg and .png are one picture, .json holds every number."""
+    form: Form = "auto"
+    """What an .svg or .png shows: one map, its arcs, small maps of every site and head, or what a prediction is mixed of."""
     json: bool = False
     """One JSON object on standard output."""
 
 
 def main(arguments: list[str]) -> None:
     options = parse(LookAt, arguments, "look")
-    if options.out is not None and options.out.suffix not in (".html", ".json"):
-        raise UserError(f"{options.out}: --out writes .html or .json")
+    if options.out is not None:
+        check_ending(options.out)
     run = load(options.run)
     if options.save_edit is not None:
         if options.edit is None:
             raise UserError("--save-edit goes with --edit, which says what to change")
         save_edits(run, options.edit, options.save_edit)
     before = look(run, options.text) if options.edit is not None else None
+    name = run.model.family
     if options.edit is not None:
         run = edited(run, options.edit)
     found = look(run, options.text, sites=options.sites, rows=options.rows, heads=options.heads)
     if options.out is not None:
-        from regard.inside.page import page
-
-        written = page(found, f"{run.model.family} · {options.run}") if options.out.suffix == ".html" else json.dumps(found.to_json())
-        options.out.write_text(written, encoding="utf-8")
+        write_record(found, options.out, f"{name} · {options.run}", options.form)
     if options.json:
         print_json(found.to_json())
         return
@@ -63,7 +63,7 @@ def main(arguments: list[str]) -> None:
     _print_tokens(found, before)
     for site, weights_HQK in found.weights.items():
         for head, map_QK in enumerate(weights_HQK.tolist()):
-            print(f"\n{site}, head {(options.heads or range(len(weights_HQK)))[head]}")
+            print(f"\n{site}, head {found.head(head)}")
             _print_map(found, map_QK)
     if options.out is not None:
         print(f"\n{options.out} shows it.")
@@ -79,7 +79,8 @@ def _print_tokens(found: Record, before: Record | None) -> None:
             was = before.surprisal[place]
             surprise += " " * 9 if nll is None or was is None else f" ({nll - was:+.2f})"
         expected = ", ".join(f"{escaped(word)} {p:.2f}" for word, p in found.likeliest[place][:3])
-        gate = "" if found.gate is None else f"   vocabulary {found.gate[place]:.2f}"
+        share = None if found.gate is None else found.gate[place]
+        gate = "" if share is None else f"   vocabulary {share:.2f}"
         print(f"{place:4} {escaped(token):<{width}} {surprise}   then {expected}{gate}")
 
 

@@ -3,21 +3,19 @@
 Shape legend: T positions, H heads, Q rows asked for, K positions that could be seen, D width.
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
 
 from regard.errors import UserError
-from regard.models.contract import LanguageModel
-from regard.models.ngram import Link, Ngram
-from regard.models.predictions import CopyPrediction
-from regard.parts.look import Look
-from regard.tokens.contract import Tokenizer
+from regard.models.ngram import Link
+from regard.parts.look import Weights
 
-WEIGHED = ("*attention", "copy", "cache")  # the sites whose rows are weights over what was read
+BLOCK = 1 << 24  # the most weights that are held at a time while a map is pooled
 
 
 @dataclass(frozen=True)
@@ -26,12 +24,41 @@ class Record:
     surprisal: list[float | None]  # of each token in nats, as it was predicted at the one before
     likeliest: list[list[tuple[str, float]]]  # at each position, the likeliest next tokens and their probabilities
     rows: list[int]  # the positions whose weights were worked out
+    heads: list[int] | None = None  # those of the maps below; None: all
+    first: int = 0  # maps are of the positions from here on: past 0 where the text is longer than the context
+    last: int = 0  # and up to here (exclusive)
     weights: dict[str, Tensor] = field(default_factory=dict)  # a site: (H, Q, K)
-    values: dict[str, Tensor] = field(default_factory=dict)  # a site: (T, D), or (L, T, D) for senses
-    gate: list[float] | None = None  # where words are copied: the vocabulary's share at each position
-    copied: Tensor | None = None  # (T, K): the mass copied from each position
+    values: dict[str, Tensor] = field(default_factory=dict)  # a site: (T, D), or (L, T, D) for senses and gates
+    gate: list[float | None] | None = None  # where words are copied: the vocabulary's share at each position
+    copied: Tensor | None = None  # (T, K): the mass copied from each position of the map
     chains: list[list[Link]] | None = None  # where n-grams were matched: each token's back-off chain
     notes: list[str] = field(default_factory=list)
+    seen: dict[str, Weights] = field(default_factory=dict, repr=False, compare=False)  # any row of any map, worked out when asked for
+
+    def head(self, number: int) -> int:
+        """Which head of the model the map of this number is."""
+        return number if self.heads is None else self.heads[number]
+
+    def tile(self, site: str, rows: Sequence[int], columns: Sequence[int] | None = None, heads: Sequence[int] | None = None) -> Tensor:
+        """(H, rows, columns): a part of a map; rows and columns are positions of the text."""
+        if site not in self.seen:
+            raise UserError(f"no map of {site!r} was kept; there are: {', '.join(self.seen) or 'none'}")
+        wanted = checked(rows, self.last, "row", self.first)
+        with torch.inference_mode():
+            found_HQK = self.seen[site](torch.tensor(wanted) - self.first)[0].cpu()
+        if columns is not None:
+            found_HQK = found_HQK[:, :, [column - self.first for column in checked(columns, self.last, "column", self.first)]]
+        return found_HQK if heads is None else found_HQK[checked(heads, len(found_HQK), "head")]
+
+    def pooled(self, site: str, size: int = 256, how: Literal["max", "mean"] = "max", heads: Sequence[int] | None = None) -> Tensor:
+        """(H, at most size, at most size): a coarse map of all rows, by the largest or the mean weight of each block."""
+        length = self.last - self.first
+        block = math.ceil(length / size)
+        parts, rows = [], max(1, BLOCK // (length * block)) * block
+        for start in range(0, length, rows):
+            tile_HQK = self.tile(site, range(self.first + start, self.first + min(length, start + rows)), heads=heads)
+            parts.append(pool(tile_HQK, block, how))
+        return torch.cat(parts, 1)
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -39,7 +66,10 @@ class Record:
             "surprisal": self.surprisal,
             "likeliest": [[{"token": token, "probability": p} for token, p in position] for position in self.likeliest],
             "rows": self.rows,
-            "weights": {site: tensor.tolist() for site, tensor in self.weights.items()},
+            "heads": self.heads,
+            "first": self.first,
+            "last": self.last,
+            "weights": {site: finite(tensor) for site, tensor in self.weights.items()},
             "values": {site: tensor.tolist() for site, tensor in self.values.items()},
             "gate": self.gate,
             "copied": None if self.copied is None else self.copied.tolist(),
@@ -47,72 +77,34 @@ class Record:
             "notes": self.notes,
         }
 
+    def _repr_html_(self) -> str:
+        """In a notebook: the page, in a frame of its own."""
+        from html import escape
 
-@torch.inference_mode()
-def record(
-    model: LanguageModel,
-    tokenizer: Tokenizer,
-    text: str,
-    sites: Sequence[str] = (),
-    rows: Sequence[int] | None = None,
-    heads: Sequence[int] | None = None,
-    top: int = 5,
-) -> Record:
-    """Read a text once and keep what was asked for. Watching changes nothing; only the rows asked for are worked out."""
-    ids, notes = _ids(model, tokenizer, text)
-    look = Look(sites or WEIGHED)
-    if sites:
-        look.check(model.sites())
-    prediction, _ = model(torch.tensor([ids], device=model.device), look=look if model.sites() else None)
-    log_probs_TV = prediction.log_probs()[0].cpu()
-    best = log_probs_TV.exp().topk(min(top, model.vocabulary_size), 1)
-    chosen = _checked(rows, len(ids), "row")
-    weights, values = dict[str, Tensor](), dict[str, Tensor]()
-    for site, seen in look.seen.items():
-        if callable(seen):
-            found_HQK = seen(torch.tensor(chosen, device=model.device))[0].cpu()
-            weights[site] = found_HQK if heads is None else found_HQK[_checked(heads, len(found_HQK), "head")]
-        else:
-            values[site] = seen[0].cpu()
-    copying = isinstance(prediction, CopyPrediction)
-    return Record(
-        tokens=[tokenizer.name(i) for i in ids],
-        surprisal=[None, *(-float(log_probs_TV[t, token]) if token < len(log_probs_TV[t]) else None for t, token in enumerate(ids[1:]))],
-        likeliest=[
-            [(tokenizer.name(i), p) for i, p in zip(*position, strict=True)]
-            for position in zip(best.indices.tolist(), best.values.tolist(), strict=True)
-        ],
-        rows=chosen,
-        weights=weights,
-        values=values,
-        gate=prediction.rest_BT[0].tolist() if copying else None,
-        copied=prediction.copied_BTS[0].cpu() if copying else None,
-        chains=_chains(model, ids) if isinstance(model, Ngram) else None,
-        notes=notes,
-    )
+        from regard.inside.page import page
+
+        return f'<iframe srcdoc="{escape(page(self, "regard look"))}" width="100%" height="640" style="border:0"></iframe>'
 
 
-def _ids(model: LanguageModel, tokenizer: Tokenizer, text: str) -> tuple[list[int], list[str]]:
-    ids, notes = [tokenizer.start, *tokenizer.prompt(text)], list[str]()
-    if len(ids) == 1:
-        raise UserError("there is nothing to look at: give some text")
-    unknown = sum(i == tokenizer.unknown for i in ids)
-    if unknown:
-        notes.append(f"{unknown} of the text's {len(ids) - 1} tokens are not in the vocabulary and were read as <unk>")
-    if model.context is not None and len(ids) > model.context:
-        notes.append(f"the text has {len(ids)} tokens and the model sees {model.context}: this is the last part of it")
-        ids = ids[-model.context :]
-    return ids, notes
+def pool(weights_HQK: Tensor, block: int, how: Literal["max", "mean"]) -> Tensor:
+    """Blocks of rows and columns as one number each; the last of them may be smaller."""
+    if block == 1:
+        return weights_HQK
+    kernel = torch.nn.functional.max_pool2d if how == "max" else torch.nn.functional.avg_pool2d
+    return kernel(weights_HQK.unsqueeze(0), block, ceil_mode=True).squeeze(0)
 
 
-def _checked(asked: Sequence[int] | None, size: int, what: str) -> list[int]:
+def finite(tensor: Tensor) -> Any:
+    """As lists; scores of what may not be seen, -inf, as None."""
+    if tensor.dim() > 1:
+        return [finite(part) for part in tensor]
+    return [number if math.isfinite(number) else None for number in tensor.tolist()]
+
+
+def checked(asked: Sequence[int] | None, size: int, what: str, first: int = 0) -> list[int]:
     """Numbers from 0, or from the end where they are below 0."""
-    numbers = range(size) if asked is None else asked
+    numbers = range(first, size) if asked is None else asked
     for number in numbers:
-        if not -size <= number < size:
-            raise UserError(f"there is no {what} {number}: they go from 0 to {size - 1}")
+        if not -size <= number < size or number % size < first:
+            raise UserError(f"there is no {what} {number}: they go from {first} to {size - 1}")
     return [number % size for number in numbers]
-
-
-def _chains(model: Ngram, ids: list[int]) -> list[list[Link]]:
-    return [model.explain(ids[max(0, place - model.order + 1) : place], ids[place]) for place in range(1, len(ids))]

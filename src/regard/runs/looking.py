@@ -6,7 +6,8 @@ from pathlib import Path
 
 from regard.inside.editing import edit_model, edits_to_json, read_edits
 from regard.inside.edits import Edit
-from regard.inside.record import Record, record
+from regard.inside.record import Record
+from regard.inside.recording import record
 from regard.runs.folder import MODEL, Run, load, write_json
 
 

@@ -1,0 +1,127 @@
+"""A model reads a text once and is watched; what was asked for is kept.
+
+A text longer than the context is read in windows that overlap by half, so that every token is predicted; maps are of one window.
+
+Shape legend: T positions, V vocabulary, H heads, Q rows asked for, K positions that could be seen.
+"""
+
+from collections.abc import Iterator, Sequence
+
+import torch
+from torch import Tensor
+
+from regard.errors import UserError
+from regard.inside.record import Record, checked
+from regard.models.contract import LanguageModel, Prediction
+from regard.models.ngram import Link, Ngram
+from regard.models.predictions import CopyPrediction
+from regard.parts.look import Look
+from regard.tokens.contract import Tokenizer
+
+WEIGHED = ("*attention", "copy", "cache")  # the sites whose rows are weights over what was read
+ALL_ROWS = 512  # of longer texts the last row alone is worked out, unless others are asked for
+SLICE = 1 << 24  # the most probabilities that are held at a time
+
+
+@torch.inference_mode()
+def record(
+    model: LanguageModel,
+    tokenizer: Tokenizer,
+    text: str,
+    sites: Sequence[str] = (),
+    rows: Sequence[int] | None = None,
+    heads: Sequence[int] | None = None,
+    top: int = 5,
+) -> Record:
+    """Read a text and keep what was asked for. Watching changes nothing; only the rows asked for are worked out."""
+    ids, notes = _ids(tokenizer, text)
+    look = Look(sites or WEIGHED)
+    if sites:
+        look.check(model.sites())
+    first, last = _window(len(ids), model.context, rows)
+    if (first, last) != (0, len(ids)):
+        notes.append(f"the text has {len(ids)} tokens and the model sees {model.context}: maps are of positions {first} to {last - 1}")
+    prediction, _ = model(torch.tensor([ids[first:last]], device=model.device), look=look if model.sites() else None)
+    surprisal, likeliest = list[float | None]([None]), list[list[tuple[str, float]]]()
+    for part, start, stop in _predictions(model, ids, prediction, (first, last)):
+        _tell(part, start, stop, ids, tokenizer, top, surprisal, likeliest)
+    chosen = checked([-1] if rows is None and last - first > ALL_ROWS else rows, last, "row", first)
+    weights, values, seen = dict[str, Tensor](), dict[str, Tensor](), {}
+    for site, found in look.seen.items():
+        if callable(found):
+            seen[site] = found
+            found_HQK = found(torch.tensor(chosen, device=model.device) - first)[0].cpu()
+            weights[site] = found_HQK if heads is None else found_HQK[checked(heads, len(found_HQK), "head")]
+        else:
+            values[site] = found[0].cpu()
+    copying = isinstance(prediction, CopyPrediction)
+    return Record(
+        tokens=[tokenizer.name(i) for i in ids],
+        surprisal=surprisal,
+        likeliest=likeliest,
+        rows=chosen,
+        heads=None if heads is None else list(heads),
+        first=first,
+        last=last,
+        weights=weights,
+        values=values,
+        gate=[*[None] * first, *prediction.rest_BT[0].tolist(), *[None] * (len(ids) - last)] if copying else None,
+        copied=prediction.copied_BTS[0].cpu() if copying else None,
+        chains=_chains(model, ids) if isinstance(model, Ngram) else None,
+        notes=notes,
+        seen=seen,
+    )
+
+
+def _ids(tokenizer: Tokenizer, text: str) -> tuple[list[int], list[str]]:
+    ids, notes = [tokenizer.start, *tokenizer.prompt(text)], list[str]()
+    if len(ids) == 1:
+        raise UserError("there is nothing to look at: give some text")
+    unknown = sum(i == tokenizer.unknown for i in ids)
+    if unknown:
+        notes.append(f"{unknown} of the text's {len(ids) - 1} tokens are not in the vocabulary and were read as <unk>")
+    return ids, notes
+
+
+def _window(length: int, context: int | None, rows: Sequence[int] | None) -> tuple[int, int]:
+    """The part of the text whose maps are kept: it ends with the last row asked for."""
+    if context is None or length <= context:
+        return 0, length
+    last = 1 + max(checked(rows or [-1], length, "row"))
+    return max(0, last - context), max(last, context)
+
+
+def _predictions(
+    model: LanguageModel, ids: list[int], prediction: Prediction, window: tuple[int, int]
+) -> Iterator[tuple[Prediction, int, int]]:
+    """(prediction, first, last): what is predicted at every position of the text, in order, a slice at a time."""
+    step = max(1, SLICE // model.vocabulary_size)
+    stride = max(1, (model.context or len(ids)) // 2)
+    done = 0
+    while done < len(ids):
+        if window[0] <= done < window[1] and (done - window[0] >= stride or window[0] == 0):
+            start, end, found = window[0], window[1], prediction
+        else:  # of the windows that reach the next position, one with half a context before it
+            start = max(0, done - stride)
+            end = min(len(ids), start + (model.context or len(ids)))
+            found, _ = model(torch.tensor([ids[start:end]], device=model.device))
+        for begin in range(done, end, step):
+            stop = min(end, begin + step)
+            yield found.at(torch.arange(begin - start, stop - start, device=model.device).unsqueeze(0)), begin, stop
+        done = end
+
+
+def _tell(
+    prediction: Prediction, start: int, stop: int, ids: list[int], tokenizer: Tokenizer, top: int,
+    surprisal: list[float | None], likeliest: list[list[tuple[str, float]]],
+) -> None:  # fmt: skip
+    log_probs_TV = prediction.log_probs()[0].cpu()
+    best = log_probs_TV.exp().topk(min(top, log_probs_TV.shape[1]), 1)
+    for indices, values in zip(best.indices.tolist(), best.values.tolist(), strict=True):
+        likeliest.append([(tokenizer.name(i), p) for i, p in zip(indices, values, strict=True)])
+    for place, token in enumerate(ids[start + 1 : stop + 1]):
+        surprisal.append(-float(log_probs_TV[place, token]) if token < log_probs_TV.shape[1] else None)
+
+
+def _chains(model: Ngram, ids: list[int]) -> list[list[Link]]:
+    return [model.explain(ids[max(0, place - model.order + 1) : place], ids[place]) for place in range(1, len(ids))]
