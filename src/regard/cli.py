@@ -15,7 +15,7 @@ VERBS = {
     "generate": ("regard.commands.generate", "write text with a run"),
     "look": ("regard.commands.look", "what a run expects and weighs while it reads a text"),
     "draw": ("regard.commands.draw", "a picture of weights from any tool"),
-    "export": ("regard.commands.export", "a run in another form (ARPA)"),
+    "export": ("regard.commands.export", "a run in another form (ARPA, GPT-2)"),
     "list": ("regard.commands.listing", "families, recipes, lessons, puzzles, benchmarks"),
 }
 

@@ -9,7 +9,7 @@ from regard.runs.exporting import export
 
 @dataclass(frozen=True, kw_only=True)
 class Export:
-    """Write a run as an ARPA file (FILE.arpa, FILE.arpa.gz), or an ARPA file as a run folder."""
+    """Write an n-gram run as an ARPA file (FILE.arpa, FILE.arpa.gz), an ARPA file as a run folder, a transformer as a GPT-2 checkpoint."""
 
     run: RunPath
     to: str

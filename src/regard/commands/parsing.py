@@ -16,7 +16,7 @@ EditFile = Annotated[
     str | None, tyro.conf.arg(metavar="FILE", help="Change what the model does on the way: a JSON file of edits, or the JSON itself.")
 ]
 T = TypeVar("T")
-RunPath = Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="RUN", help="A run folder, or an ARPA file.")]
+RunPath = Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="RUN", help="A run folder, an ARPA file, or a GPT-2 checkpoint.")]
 
 
 def parse(kind: type[T], arguments: list[str], verb: str, elsewhere: Mapping[str, str] | None = None) -> T:

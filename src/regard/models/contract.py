@@ -139,7 +139,7 @@ class LanguageModel(nn.Module, ABC):
 
     def sizes(self) -> int:
         """How many numbers were learned."""
-        return sum(parameter.numel() for parameter in self.parameters())
+        return sum(parameter.numel() for parameter in self.parameters() if parameter.requires_grad)
 
     def tensors(self) -> dict[str, Tensor]:
         """What is saved."""

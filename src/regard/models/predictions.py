@@ -101,11 +101,11 @@ def _rows(weight_VD: Tensor) -> int:
 class Readout(nn.Module):
     """Features to a prediction, by vectors of its own or, where it is tied, by the embedding's."""
 
-    def __init__(self, vocabulary_size: int, width: int, tied: bool):
+    def __init__(self, vocabulary_size: int, width: int, tied: bool, bias: bool = True):
         super().__init__()
         self.size = vocabulary_size
         self.weight = None if tied else nn.Parameter(torch.empty(vocabulary_size, width).uniform_(-0.1, 0.1))
-        self.bias = nn.Parameter(torch.zeros(vocabulary_size))
+        self.bias = nn.Parameter(torch.zeros(vocabulary_size), requires_grad=bias)
 
     def forward(self, features_BTD: Tensor, embedding: nn.Embedding) -> SoftmaxPrediction:
         weight = embedding.weight[: self.size] if self.weight is None else self.weight

@@ -36,6 +36,8 @@ class Transformer(LanguageModel):
     class Config(TrunkConfig):
         tied: bool = True
         """The readout uses the embedding's own vectors."""
+        readout_bias: bool = True
+        """The readout has a number of its own for each token; GPT-2's has none."""
         copy: CopyName = "none"
         """Copy earlier words: average of softmax and attention, or a gate learned in the attention's softmax (pointer sentinel)."""
 
@@ -48,7 +50,7 @@ class Transformer(LanguageModel):
         nn.init.normal_(self.embedding.weight, std=0.02)
         narrow = config.tied and embedding_width != config.width  # appended positions are not read out
         self.narrow = nn.Linear(config.width, embedding_width) if narrow else nn.Identity()
-        self.readout = Readout(vocabulary_size, embedding_width if narrow else config.width, config.tied)
+        self.readout = Readout(vocabulary_size, embedding_width if narrow else config.width, config.tied, config.readout_bias)
         self.pointer = Pointer(config.copy, config.width, config.context) if config.copy != "none" else None
 
     def sites(self) -> dict[str, str]:

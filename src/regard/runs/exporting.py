@@ -1,22 +1,27 @@
-"""A run in another form: an n-gram model as an ARPA file, an ARPA file as a run folder."""
+"""A run in another form: an n-gram model as an ARPA file, an ARPA file as a run folder, a Transformer as a GPT-2 checkpoint."""
 
 import os
 from pathlib import Path
 
 from regard.errors import UserError
-from regard.models import arpa
+from regard.models import arpa, gpt2
 from regard.models.ngram import Ngram
-from regard.runs.folder import Run, load, save
+from regard.models.transformer import Transformer
+from regard.runs.folder import Run, check_free, load, renamed_into, save
+from regard.tokens.contract import Tokenizer
+from regard.tokens.subwords import SubwordTokenizer
 from regard.tokens.words import WordTokenizer
 
 
 def export(run: Run | str | Path, to: str | Path) -> Path:
-    """Write a run as `FILE.arpa`, `FILE.arpa.gz` or a run folder.
+    """Write a run as `FILE.arpa` or `FILE.arpa.gz`; an ARPA file as a run folder; a Transformer as a folder that Hugging Face opens.
 
     >>> regard.export("runs/ngram", "model.arpa.gz")  # doctest: +SKIP
     """
     opened, out = run if isinstance(run, Run) else load(run), Path(to)
     if not arpa.is_arpa(out):
+        if isinstance(opened.model, Transformer):
+            return _checkpoint(opened.model, opened.tokenizer, out)
         return save(opened, out).folder or out
     if out.exists():
         raise UserError(f"{out}: exists already; choose another --to or remove it")
@@ -30,4 +35,13 @@ def export(run: Run | str | Path, to: str | Path) -> Path:
         os.rename(beside, out)
     finally:
         beside.unlink(missing_ok=True)
+    return out
+
+
+def _checkpoint(model: Transformer, tokenizer: Tokenizer, out: Path) -> Path:
+    check_free(out)
+    if not isinstance(tokenizer, SubwordTokenizer):
+        raise UserError(f"GPT-2 reads byte-pair encoding; this run reads --tokens {tokenizer.kind}: train one with --tokens bpe")
+    with renamed_into(out) as folder:
+        gpt2.write(model, tokenizer, folder)
     return out

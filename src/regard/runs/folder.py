@@ -22,7 +22,7 @@ from safetensors.torch import load_file, save_file
 
 from regard import __version__
 from regard.errors import MachineError, UserError
-from regard.models import FAMILIES, arpa, family_class
+from regard.models import FAMILIES, arpa, family_class, gpt2
 from regard.models.contract import LanguageModel
 from regard.tokens.choose import tokenizer_from_json
 from regard.tokens.contract import Tokenizer
@@ -75,7 +75,7 @@ def next_free(family: str, parent: Path = Path("runs")) -> Path:
 def save(run: Run, out: Path) -> Run:
     """Write a new run folder, all at once."""
     check_free(out)
-    with _renamed_into(out) as folder:
+    with renamed_into(out) as folder:
         finish(run, folder)
     return dataclasses.replace(run, folder=out)
 
@@ -105,7 +105,7 @@ def write_tensors(tensors: dict[str, torch.Tensor], path: Path) -> None:
 
 
 @contextmanager
-def _renamed_into(out: Path) -> Iterator[Path]:
+def renamed_into(out: Path) -> Iterator[Path]:
     out.parent.mkdir(parents=True, exist_ok=True)
     folder = out.parent / f".{out.name}.{os.getpid()}.tmp"
     folder.mkdir()
@@ -121,7 +121,9 @@ def _renamed_into(out: Path) -> Iterator[Path]:
 
 
 def load(path: str | Path) -> Run:
-    """Open a run folder, or an ARPA file as an n-gram run. The weights are memory-mapped, not copied.
+    """Open a run folder, an ARPA file as an n-gram run, or a GPT-2 checkpoint as a transformer run.
+
+    A run's weights are memory-mapped, not copied.
 
     >>> run = regard.load("runs/ngram")  # doctest: +SKIP
     """
@@ -129,8 +131,9 @@ def load(path: str | Path) -> Run:
     if not folder.exists():
         raise UserError(f"{folder}: no such run; regard train makes one")
     if arpa.is_arpa(folder) and folder.is_file():
-        model, tokenizer = arpa.read(folder)
-        return Run(model.eval(), tokenizer, describe(model, {"train": [], "valid": [], "test": []}, arpa=folder.name))
+        return _of_another_tool(*arpa.read(folder), None, arpa=folder.name)
+    if gpt2.is_checkpoint(folder):
+        return _of_another_tool(*gpt2.read(folder), folder, checkpoint=folder.name, files={MODEL: file_hash(folder / MODEL)})
     if (folder / TRAINING).is_file() and not (folder / CONFIG).is_file():
         raise UserError(f"{folder}: its training was stopped before the end; go on with regard train FAMILY --out {folder} --resume")
     if not (folder / CONFIG).is_file():
@@ -150,6 +153,10 @@ def load(path: str | Path) -> Run:
         if file_hash(folder / name) != expected:
             raise UserError(f"{folder}: {name} was changed after it was saved; train the run again")
     return Run(*_open(folder, config), config, folder)
+
+
+def _of_another_tool(model: LanguageModel, tokenizer: Tokenizer, folder: Path | None, **more: Any) -> Run:
+    return Run(model.eval(), tokenizer, describe(model, {"train": [], "valid": [], "test": []}, **more), folder)
 
 
 def _open(folder: Path, config: dict[str, Any]) -> tuple[LanguageModel, Tokenizer]:

@@ -17,11 +17,12 @@ class SubwordTokenizer(Tokenizer):
     kind = "bpe"
     unknown = None
 
-    def __init__(self, library: Library, document: Document):
+    def __init__(self, library: Library, document: Document, end: int | None = None, size: int | None = None):
+        """Another tool's tokenizer may have its own end, and more tokens than it names."""
         self.document = document
         self._library = library
-        self.end = library.get_vocab_size()  # behind the library's own ids
-        self.size = self.end + 1
+        self.end = library.get_vocab_size() if end is None else end  # behind the library's own ids
+        self.size = self.end + 1 if size is None else size
 
     @classmethod
     def train(cls, texts: list[str], document: Document, size: int) -> "SubwordTokenizer":
@@ -38,7 +39,7 @@ class SubwordTokenizer(Tokenizer):
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> "SubwordTokenizer":
-        return cls(Library.from_str(json.dumps(data["bpe"])), data["document"])
+        return cls(Library.from_str(json.dumps(data["bpe"])), data["document"], data.get("end"), data.get("size"))
 
     def encode_documents(self, documents: list[str]) -> tuple[np.ndarray, np.ndarray]:
         encoded = [np.array(one.ids, dtype=np.int32) for one in self._library.encode_batch_fast(documents)]
@@ -48,14 +49,14 @@ class SubwordTokenizer(Tokenizer):
     @cached_property
     def _bytes(self) -> list[bytes]:
         letters = _byte_of_letter()
-        names = [str(self._library.id_to_token(token)) for token in range(self.end)]
-        return [bytes(letters[letter] for letter in name) for name in names]
+        names = [self._library.id_to_token(token) or "" for token in range(self.size)]
+        return [bytes(letters[letter] for letter in name) if set(name) <= set(letters) else name.encode() for name in names]
 
     def token_bytes(self, token: int, previous: int | None) -> bytes:
         return self.end_bytes if token == self.end else self._bytes[token]
 
     def to_json(self) -> dict[str, Any]:
-        return {"kind": self.kind, "document": self.document, "bpe": json.loads(self._library.to_str())}
+        return {"kind": self.kind, "document": self.document, "bpe": json.loads(self._library.to_str()), "end": self.end, "size": self.size}
 
 
 def _byte_of_letter() -> dict[str, int]:
