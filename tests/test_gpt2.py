@@ -58,7 +58,7 @@ def logits(run: regard.Run, ids: torch.Tensor) -> torch.Tensor:
     start = torch.full((1, 1), run.tokenizer.start)
     with torch.no_grad():
         prediction, _ = run.model(torch.cat([start, ids], 1))
-        return torch.nn.functional.linear(prediction.features_BTD, prediction._weight_VD, prediction._bias_V)
+        return torch.nn.functional.linear(prediction.features_BTD, prediction.weight_VD, prediction.bias_V)
 
 
 def theirs(folder: Path, ids: torch.Tensor, start: int) -> torch.Tensor:

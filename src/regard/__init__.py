@@ -1,6 +1,7 @@
 """regard trains, compares and opens up every kind of language model.
 
 The verbs of the command line as functions: `train`, `train_recipe`, `compare`, `load`, `evaluate`, `score`, `generate`, `look`, `export`;
+`lens`, `contributions` and `sweep`, which trace a Transformer's prediction;
 and `mix`, `cached` and `edited`, which make new models of trained ones.
 """
 
@@ -12,7 +13,7 @@ if TYPE_CHECKING:
     from regard.runs.comparing import compare
     from regard.runs.exporting import export
     from regard.runs.folder import Run, load
-    from regard.runs.looking import edited, look, save_edits
+    from regard.runs.looking import contributions, edited, lens, look, save_edits, sweep
     from regard.runs.recipes import train_recipe
     from regard.runs.training import train
     from regard.runs.using import cached, evaluate, generate, mix, score
@@ -25,15 +26,18 @@ _HOMES = {
     "UserError": "regard.errors",
     "cached": "regard.runs.using",
     "compare": "regard.runs.comparing",
+    "contributions": "regard.runs.looking",
     "edited": "regard.runs.looking",
     "evaluate": "regard.runs.using",
     "export": "regard.runs.exporting",
     "generate": "regard.runs.using",
+    "lens": "regard.runs.looking",
     "load": "regard.runs.folder",
     "look": "regard.runs.looking",
     "mix": "regard.runs.using",
     "save_edits": "regard.runs.looking",
     "score": "regard.runs.using",
+    "sweep": "regard.runs.looking",
     "train": "regard.runs.training",
     "train_recipe": "regard.runs.recipes",
 }
@@ -44,15 +48,18 @@ __all__ = [
     "UserError",
     "cached",
     "compare",
+    "contributions",
     "edited",
     "evaluate",
     "export",
     "generate",
+    "lens",
     "load",
     "look",
     "mix",
     "save_edits",
     "score",
+    "sweep",
     "train",
     "train_recipe",
 ]

@@ -14,6 +14,7 @@ VERBS = {
     "score": ("regard.commands.score", "every token with its log-probability"),
     "generate": ("regard.commands.generate", "write text with a run"),
     "look": ("regard.commands.look", "what a run expects and weighs while it reads a text"),
+    "trace": ("regard.commands.trace", "where a Transformer's prediction comes from"),
     "draw": ("regard.commands.draw", "a picture of weights from any tool"),
     "export": ("regard.commands.export", "a run in another form (ARPA, GPT-2)"),
     "list": ("regard.commands.listing", "families, recipes, lessons, puzzles, benchmarks"),

@@ -8,6 +8,7 @@ from regard.commands.printing import escaped, print_json
 from regard.errors import UserError
 from regard.inside.record import Record
 from regard.inside.showing import Form, check_ending, write_record
+from regard.inside.words import by_words
 from regard.runs.folder import load
 from regard.runs.looking import edited, look, save_edits
 
@@ -28,6 +29,8 @@ class LookAt:
     """Positions whose weights are worked out, from 0, or from the end below 0; all without it."""
     heads: tuple[int, ...] | None = None
     """Heads, from 0; all without it."""
+    words: bool = False
+    """Put subwords together: columns of a word add up, its rows are averaged."""
     edit: EditFile = None
     save_edit: Path | None = None
     """Write the edits to a JSON file that names this run."""
@@ -53,6 +56,10 @@ def main(arguments: list[str]) -> None:
     if options.edit is not None:
         run = edited(run, options.edit)
     found = look(run, options.text, sites=options.sites, rows=options.rows, heads=options.heads)
+    if options.words:
+        if run.tokenizer.kind == "word":
+            raise UserError("this run reads words already; --words is for bpe, char and byte tokens")
+        found, before = by_words(found), None if before is None else by_words(before)
     if options.out is not None:
         write_record(found, options.out, f"{name} · {options.run}", options.form)
     if options.json:

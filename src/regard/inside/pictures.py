@@ -1,4 +1,5 @@
-"""Pictures of weights as SVG: the same numbers give the same bytes. White is 0, dark blue 1; readable without colour vision.
+"""Pictures of weights as SVG: the same numbers give the same bytes. White is 0, dark blue 1, and below 0 it turns orange: readable
+without colour vision.
 
 Shape legend: Q rows, K columns, H heads, S sites.
 """
@@ -22,7 +23,8 @@ LONGEST = 14  # letters of a word that are shown
 
 
 def shade(weight: float) -> str:
-    return "#" + "".join(f"{round(255 - depth * min(1.0, max(0.0, weight))):02x}" for depth in (255, 175, 105))
+    depths = (255, 175, 105) if weight >= 0 else (42, 161, 255)
+    return "#" + "".join(f"{round(255 - depth * min(1.0, abs(weight))):02x}" for depth in depths)
 
 
 def heat_map(weights_QK: np.ndarray, rows: Sequence[str], columns: Sequence[str], title: str = "") -> str:
@@ -82,23 +84,18 @@ def mosaic(maps_SHQK: Sequence[np.ndarray], names: Sequence[str], title: str = "
 
 
 def bars(shares_K: np.ndarray, words: Sequence[str], title: str = "") -> str:
-    """One share for each word, as bars: a row of weights, or the parts of a mixture."""
+    """One number for each word, as bars (orange below 0): a row of weights, the parts of a mixture or of a score."""
     step, width = FONT * 1.6, 320
     left, top = _label_width(words, longest=28), (3.0 if title else 1.0) * FONT
     marks = [_title(title)] if title else []
-    largest = max(float(shares_K.max()), 1e-9)
+    largest = max(float(np.abs(shares_K).max()), 1e-9)
     for k, share in enumerate(shares_K.tolist()):
-        y = top + k * step
+        y, length = top + k * step, abs(share) / largest * width
         marks.append(_text(left - 6, y + FONT / 2, words[k], "end", longest=28))
-        marks.append(f'<rect x="{left:.1f}" y="{y:.1f}" width="{max(0.0, share) / largest * width:.2f}" height="{FONT}" fill="#0072B2"/>')
-        marks.append(
-            _text(
-                left + max(0.0, share) / largest * width + 6,
-                y + FONT / 2,
-                f"{share:.3f}" if share >= 0.01 or share == 0 else f"{share:.1e}",
-                "start",
-            )
-        )
+        colour = "#0072B2" if share >= 0 else ACCENT
+        marks.append(f'<rect x="{left:.1f}" y="{y:.1f}" width="{length:.2f}" height="{FONT}" fill="{colour}"/>')
+        said = f"{share:.3f}" if abs(share) >= 0.01 or share == 0 else f"{share:.1e}"
+        marks.append(_text(left + length + 6, y + FONT / 2, said, "start"))
     return _svg(max(left + width + 60, _wide(title)), top + len(words) * step, marks)
 
 
@@ -136,6 +133,9 @@ def _names(words: Sequence[str] | None, size: int, what: str) -> list[str]:
 
 def _legible(weights_QK: np.ndarray, title: str) -> tuple[np.ndarray, str]:
     """Among many words each gets little: square roots are shaded then, and the title says so."""
+    if weights_QK.min() < 0 or weights_QK.max() > 1:
+        most = float(np.abs(weights_QK).max())
+        return weights_QK / most, f"{title} (darkest: {most:.3g})"
     if weights_QK.shape[1] <= MANY:
         return weights_QK, title
     return np.sqrt(np.clip(weights_QK, 0, None)), f"{title} (shaded by square roots)"
@@ -185,7 +185,7 @@ def _map(weights_QK: np.ndarray, left: float, top: float, size: float) -> str:
         f"<title>{weight:.3f}</title></rect>"
         for q, row in enumerate(weights_QK.tolist())
         for k, weight in enumerate(row)
-        if weight > 0
+        if weight != 0
     ]
     return "".join(squares) + frame
 
@@ -198,9 +198,10 @@ def _image(weights_QK: np.ndarray, x: float, y: float, width: float, height: flo
 
 def _pixels(weights_QK: np.ndarray) -> bytes:
     """A PNG of one pixel a weight, coloured by a palette of 256 shades (PNG specification, 11.2)."""
-    levels = (np.clip(weights_QK, 0, 1) * 255).round().astype(np.uint8)
+    low = -1.0 if weights_QK.min() < 0 else 0.0
+    levels = ((np.clip(weights_QK, low, 1) - low) / (1 - low) * 255).round().astype(np.uint8)
     lines = np.concatenate([np.zeros((len(levels), 1), np.uint8), levels], 1).tobytes()  # each line begins with its filter, none
-    palette = b"".join(bytes.fromhex(shade(level / 255)[1:]) for level in range(256))
+    palette = b"".join(bytes.fromhex(shade(low + level / 255 * (1 - low))[1:]) for level in range(256))
     header = struct.pack(">IIBBBBB", levels.shape[1], levels.shape[0], 8, 3, 0, 0, 0)
     chunks = ((b"IHDR", header), (b"PLTE", palette), (b"IDAT", zlib.compress(lines, 6)), (b"IEND", b""))
     return b"\x89PNG\r\n\x1a\n" + b"".join(

@@ -29,7 +29,7 @@ def write_record(record: Record, out: Path, title: str, form: Form = "auto") -> 
     elif out.suffix == ".json":
         out.write_text(json.dumps(record.to_json(), allow_nan=False), encoding="utf-8")
     else:
-        _write_picture(picture(record, form), out)
+        write_picture(picture(record, form), out)
 
 
 def picture(record: Record, form: Form = "auto") -> str:
@@ -80,7 +80,7 @@ def write_drawing(
     check_ending(out)
     drawn = draw(array, rows, columns, title)  # also checks them
     if out.suffix in (".svg", ".png"):
-        _write_picture(drawn, out)
+        write_picture(drawn, out)
         return
     if array.ndim < 2 or (rows is not None and rows != columns) or array.shape[-1] != array.shape[-2]:
         raise UserError(f"{out}: the page is for a text that looks at itself; draw other weights as .svg or .png")
@@ -100,7 +100,7 @@ def _as_record(array: np.ndarray, tokens: list[str]) -> Record:
     return Record(tokens, [None] * size, [[] for _ in tokens], list(range(size)), last=size, weights=weights, seen=seen)
 
 
-def _write_picture(svg: str, out: Path) -> None:
+def write_picture(svg: str, out: Path) -> None:
     if out.suffix == ".svg":
         out.write_text(svg, encoding="utf-8")
     else:

@@ -37,6 +37,7 @@ class BackpackState(State):
 class Backpack(LanguageModel):
     family = "backpack"
     training_defaults: ClassVar[dict[str, Any] | None] = {"optimiser": "muon", "learning_rate": 0.012, "batch": 32}
+    compiles: ClassVar[bool] = False  # torch 2.11 compiles it to NaN on an H200; not on a CPU, nor with 2.13
     medium: ClassVar[dict[str, Any]] = MEDIUM | {"senses": 16}
 
     @dataclass(frozen=True, kw_only=True)

@@ -105,6 +105,7 @@ class LanguageModel(nn.Module, ABC):
     context: int | None = None  # the most tokens a state can hold; None: no bound
     cache: dict[str, float] | None = None  # size, theta and share, where it is a neural cache on another model
     training_defaults: ClassVar[dict[str, Any] | None] = {}  # the family's own defaults of training options; None: it counts
+    compiles: ClassVar[bool] = True  # under --compile auto, on a GPU, where no state is carried
     medium: ClassVar[dict[str, Any]] = {}  # its options under --size medium, of the model and of training
     batch_tokens: int = 1 << 15  # how many tokens a call may read at a time while measuring
     row_tokens: int = 1 << 12  # how many of them in one row, where a state is carried on

@@ -21,18 +21,18 @@ class SoftmaxPrediction(Prediction):
 
     def __init__(self, features_BTD: Tensor, weight_VD: Tensor, bias_V: Tensor):
         self.features_BTD: Tensor = features_BTD
-        self._weight_VD = weight_VD
-        self._bias_V = bias_V
+        self.weight_VD = weight_VD
+        self.bias_V = bias_V
 
     def log_probs(self) -> Tensor:
-        return F.log_softmax(F.linear(self.features_BTD, self._weight_VD, self._bias_V), 2, dtype=_wide(self.features_BTD))
+        return F.log_softmax(F.linear(self.features_BTD, self.weight_VD, self.bias_V), 2, dtype=_wide(self.features_BTD))
 
     def at(self, positions_BK: Tensor) -> "SoftmaxPrediction":
-        return SoftmaxPrediction(gather_positions(self.features_BTD, positions_BK), self._weight_VD, self._bias_V)
+        return SoftmaxPrediction(gather_positions(self.features_BTD, positions_BK), self.weight_VD, self.bias_V)
 
     def nll(self, targets_BT: Tensor) -> Tensor:
         features_ND, targets_N = self.features_BTD.flatten(0, 1), targets_BT.flatten()
-        rows = _rows(self._weight_VD)
+        rows = _rows(self.weight_VD)
         slices = [
             F.cross_entropy(self._logits(f), t, ignore_index=-1, reduction="none")
             for f, t in zip(features_ND.split(rows), targets_N.split(rows), strict=True)
@@ -42,13 +42,13 @@ class SoftmaxPrediction(Prediction):
     def loss(self, targets_BT: Tensor, weights_BT: Tensor | None = None, smoothing: float = 0.0) -> Tensor:
         features_ND, targets_N = self.features_BTD.flatten(0, 1), targets_BT.flatten()
         weights_N = real_weights(targets_BT, weights_BT).to(_wide(features_ND)).flatten()
-        if len(targets_N) <= _rows(self._weight_VD):
+        if len(targets_N) <= _rows(self.weight_VD):
             total = self._summed(features_ND, targets_N, weights_N, smoothing)
         elif torch.compiler.is_compiling():  # torch 2.11 compiles the function below to a wrong gradient on a GPU
-            parts = zip(*(tensor.split(_rows(self._weight_VD)) for tensor in (features_ND, targets_N, weights_N)), strict=True)
+            parts = zip(*(tensor.split(_rows(self.weight_VD)) for tensor in (features_ND, targets_N, weights_N)), strict=True)
             total = torch.stack([checkpoint(self._summed, *part, smoothing, use_reentrant=False) for part in parts]).sum()
         else:
-            total = SlicedCrossEntropy.apply(features_ND, self._weight_VD, self._bias_V, targets_N, weights_N, smoothing)
+            total = SlicedCrossEntropy.apply(features_ND, self.weight_VD, self.bias_V, targets_N, weights_N, smoothing)
         return total / weights_N.sum().clamp(min=torch.finfo(weights_N.dtype).tiny)
 
     def _summed(self, features_ND: Tensor, targets_N: Tensor, weights_N: Tensor, smoothing: float) -> Tensor:
@@ -56,7 +56,7 @@ class SoftmaxPrediction(Prediction):
         return (loss_N * weights_N).sum()
 
     def _logits(self, features_ND: Tensor) -> Tensor:
-        logits_NV = F.linear(features_ND, self._weight_VD, self._bias_V)
+        logits_NV = F.linear(features_ND, self.weight_VD, self.bias_V)
         return logits_NV.to(_wide(logits_NV))
 
 

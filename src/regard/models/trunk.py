@@ -159,7 +159,8 @@ class Block(nn.Module):
 
     def sites(self) -> dict[str, str]:
         parts = ("attention_norm", "attended", "feed_norm", "feed", "residual")
-        return weight_sites(f"{self.name}.attention", "(B, H, T, S)") | {f"{self.name}.{part}": "(B, T, D)" for part in parts}
+        heads = {**weight_sites(f"{self.name}.attention", "(B, H, T, S)"), f"{self.name}.heads": "(B, H, T, E)"}
+        return heads | {f"{self.name}.{part}": "(B, T, D)" for part in parts}
 
     def forward(self, x_BTD: Tensor, where: Where, positions: Positions, cache: tuple[Tensor, Tensor] | None, look: Look | None):
         attention_norm = self._norm(self.attention_norm, "attention_norm", look)
@@ -181,6 +182,7 @@ class Block(nn.Module):
         key, value, seen_key, seen_value = remember(key, value, cache, where.used)
         site = f"{self.name}.attention"
         mixed = attend(query, seen_key, seen_value, score=self.score, mask=where.mask, bias_BHQK=where.bias_BHQK, look=look, site=site)
+        mixed = at_site(look, f"{self.name}.heads", mixed)
         return self.out(mixed.transpose(1, 2).reshape(rows, length, width)), key, value
 
 

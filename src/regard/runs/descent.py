@@ -90,7 +90,8 @@ class Descent:
             else WindowSchedule(text, model.context, options.batch, seed)
         )
         self.optimisers = make_optimisers(model, options)
-        compiled = options.compile == "on" or (options.compile == "auto" and machine.device.type == "cuda" and model.context is not None)
+        auto = machine.device.type == "cuda" and model.context is not None and model.compiles
+        compiled = options.compile == "on" or (options.compile == "auto" and auto)
         self.step: Callable[..., tuple[Tensor, State | None]] = torch.compile(Step(model)) if compiled else Step(model)
         self.progress = Progress()
         self.state: State | None = None

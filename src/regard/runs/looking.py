@@ -4,10 +4,12 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from regard.inside import tracing
 from regard.inside.editing import edit_model, edits_to_json, read_edits
 from regard.inside.edits import Edit
 from regard.inside.record import Record
 from regard.inside.recording import record
+from regard.inside.tracing import Traced
 from regard.runs.folder import MODEL, Run, load, write_json
 
 
@@ -28,6 +30,33 @@ def look(
     """
     opened = run if isinstance(run, Run) else load(run)
     return record(opened.model, opened.tokenizer, text, [sites] if isinstance(sites, str) else sites, rows, heads, top)
+
+
+def lens(run: Run | str | Path, text: str) -> Traced:
+    """What a Transformer would say after each layer, at every position.
+
+    >>> regard.lens("runs/transformer", "The game was").words[-1]  # doctest: +SKIP
+    """
+    opened = run if isinstance(run, Run) else load(run)
+    return tracing.lens(opened.model, opened.tokenizer, text)
+
+
+def contributions(run: Run | str | Path, text: str, word: str, position: int = -1) -> Traced:
+    """What every head, feed-forward layer, embedding and bias of a Transformer adds to the score of a word; the terms sum to it.
+
+    >>> regard.contributions("runs/transformer", "The game was", " over").values.sum()  # doctest: +SKIP
+    """
+    opened = run if isinstance(run, Run) else load(run)
+    return tracing.contributions(opened.model, opened.tokenizer, text, word, position)
+
+
+def sweep(run: Run | str | Path, text: str, other: str, word: str) -> Traced:
+    """How much likelier a word becomes after `text` when one state of a Transformer is taken from `other`: layers x positions.
+
+    >>> regard.sweep("runs/transformer", "Jill gave water to", "Jack gave water to", " Jill").values  # doctest: +SKIP
+    """
+    opened = run if isinstance(run, Run) else load(run)
+    return tracing.sweep(opened.model, opened.tokenizer, text, other, word)
 
 
 def edited(run: Run | str | Path, edits: Sequence[Edit] | str | Path) -> Run:

@@ -1,0 +1,73 @@
+"""A record by words instead of subwords: no weight is lost and none is made.
+
+Shape legend: H heads, Q rows, K columns, W words.
+"""
+
+from dataclasses import replace
+from itertools import pairwise
+
+import torch
+from torch import Tensor
+
+from regard.errors import UserError
+from regard.inside.record import Record
+
+
+def by_words(record: Record) -> Record:
+    """What looks at a word looks at all of its parts: columns add up. A word looks as its parts do on average: rows are averaged.
+
+    A word's surprisal is the sum of its parts', by the chain rule; what comes next is what comes after its last part.
+    """
+    if record.rows != list(range(len(record.tokens))):
+        raise UserError("words are put together of all their parts: look at all rows, of a text that fits the context")
+    starts = word_starts(record.tokens)
+    groups = [range(first, last) for first, last in pairwise([*starts, len(record.tokens)])]
+    tokens = ["".join(record.tokens[place] for place in group).strip() or record.tokens[group[0]] for group in groups]
+    weights = {site: merged(weights_HQK, groups) for site, weights_HQK in record.weights.items() if not site.endswith(".scores")}
+    return replace(
+        record,
+        tokens=tokens,
+        surprisal=[_total([record.surprisal[place] for place in group]) for group in groups],
+        likeliest=[record.likeliest[group[-1]] for group in groups],
+        rows=list(range(len(groups))),
+        first=0,
+        last=len(groups),
+        weights=weights,
+        values={},
+        gate=None if record.gate is None else [record.gate[group[-1]] for group in groups],
+        copied=None,
+        chains=None,
+        notes=[*record.notes, f"{len(record.tokens)} tokens are put together to {len(groups)} words"],
+        seen={site: _rows_of(one) for site, one in weights.items()},
+    )
+
+
+def word_starts(tokens: list[str]) -> list[int]:
+    """Where words begin: at a blank before them, behind one that ends a token or a line, at a mark like <s>, and after one."""
+    marks = {"<s>", "</s>", "<pad>", "<unk>"}
+
+    def begins(before: str, token: str) -> bool:
+        ended = before[-1:].isspace() and before != " "  # a blank alone belongs to the word behind it
+        return token in marks or before in marks or token[:1].isspace() or ended
+
+    return [place for place, token in enumerate(tokens) if place == 0 or begins(tokens[place - 1], token)]
+
+
+def merged(weights_HQK: Tensor, groups: list[range]) -> Tensor:
+    """(H, W, W), or one column more where the vocabulary stands beside the words."""
+    queries, keys = weights_HQK.shape[1:]
+    member_KW = torch.zeros(keys, len(groups) + keys - queries, dtype=weights_HQK.dtype)
+    for number, group in enumerate(groups):
+        member_KW[list(group), number] = 1
+    for extra in range(keys - queries):
+        member_KW[queries + extra, len(groups) + extra] = 1
+    average_WQ = member_KW[:queries, : len(groups)].T
+    return average_WQ / average_WQ.sum(1, keepdim=True) @ weights_HQK @ member_KW
+
+
+def _total(parts: list[float | None]) -> float | None:
+    return None if None in parts else sum(part for part in parts if part is not None)
+
+
+def _rows_of(weights_HQK: Tensor):
+    return lambda rows=None: weights_HQK[None] if rows is None else weights_HQK[None][:, :, rows]
