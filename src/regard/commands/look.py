@@ -3,9 +3,13 @@
 from dataclasses import dataclass
 from pathlib import Path
 
+from rich.console import Console
+from rich.text import Text
+
 from regard.commands.parsing import EditFile, RunPath, parse
 from regard.commands.printing import escaped, print_json
 from regard.errors import UserError
+from regard.inside.pictures import shade
 from regard.inside.record import Record
 from regard.inside.showing import Form, check_ending, write_record
 from regard.inside.words import by_words
@@ -68,6 +72,7 @@ def main(arguments: list[str]) -> None:
     for note in found.notes:
         print(note)
     _print_tokens(found, before)
+    _print_words(found)
     for site, weights_HQK in found.weights.items():
         for head, map_QK in enumerate(weights_HQK.tolist()):
             print(f"\n{site}, head {found.head(head)}")
@@ -89,6 +94,19 @@ def _print_tokens(found: Record, before: Record | None) -> None:
         share = None if found.gate is None else found.gate[place]
         gate = "" if share is None else f"   vocabulary {share:.2f}"
         print(f"{place:4} {escaped(token):<{width}} {surprise}   then {expected}{gate}")
+
+
+def _print_words(found: Record) -> None:
+    """In a terminal with colours: the text, shaded by what the last row looks at, a line a site."""
+    console = Console(highlight=False)
+    if not console.is_terminal:
+        return
+    for site, weights_HQK in found.weights.items():
+        row_K = weights_HQK[:, -1].mean(0).tolist()
+        line = Text(f"{site}, mean of heads: ")
+        for token, weight in zip(found.tokens[found.first : found.last], row_K, strict=False):
+            line.append(escaped(token), style=f"{'white' if weight > 0.55 else 'black'} on {shade(weight**0.5)}").append(" ")
+        console.print(line, soft_wrap=True)
 
 
 def _print_map(found: Record, map_QK: list[list[float]]) -> None:
