@@ -12,7 +12,10 @@ from regard.models.contract import LanguageModel
 from regard.models.dan import Dan
 from regard.models.ngram import Ngram
 from regard.models.recurrent import Gru, Lstm, Rnn
+from regard.models.recurrent_translator import RecurrentTranslator
 from regard.models.transformer import Transformer
+from regard.models.transformer_translator import TransformerTranslator
+from regard.models.translation import Translator
 from regard.models.window import Window
 from regard.tokens.contract import Encoded
 
@@ -42,6 +45,33 @@ def trained(kind: type[LanguageModel], **options) -> Callable[[], LanguageModel]
 
 def cached(kind: type[LanguageModel], **options) -> Callable[[], LanguageModel]:
     return lambda: NeuralCache(trained(kind, **options)(), size=5, theta=3.0, share=0.3).eval()
+
+
+class AfterSource(LanguageModel):
+    """A translator that has read one sentence, padding and all: from there on it is a language model like any other."""
+
+    def __init__(self, vocabulary_size: int, config):
+        super().__init__(vocabulary_size, config)
+        kind = next(kind for kind in (RecurrentTranslator, TransformerTranslator) if isinstance(config, kind.Config))
+        self.model: Translator = kind(vocabulary_size, config, source_size=13)
+        self.family, self.context = self.model.family, self.model.context
+
+    def sites(self) -> dict[str, str]:
+        return self.model.sites()
+
+    def forward(self, tokens_BT, state=None, look=None):
+        if state is None:
+            source_S = torch.tensor([5, 2, self.model.source_padding, 9, 1])
+            state = self.model.read(source_S.expand(len(tokens_BT), -1), look)
+        return self.model(tokens_BT, state, look)
+
+
+def translating(kind: type[Translator], **options) -> Callable[[], LanguageModel]:
+    def make() -> LanguageModel:
+        torch.manual_seed(7)
+        return AfterSource(V, kind.Config(**options)).eval()
+
+    return make
 
 
 MODELS: dict[str, Callable[[], LanguageModel]] = {
@@ -79,5 +109,13 @@ MODELS: dict[str, Callable[[], LanguageModel]] = {
     "backpack-one-sense": trained(Backpack, layers=1, width=6, heads=1, senses=1, context=41, positions="sinusoidal"),
     "cache": cached(Lstm, layers=1, width=5),
     "cache-transformer": cached(Transformer, layers=1, width=6, heads=1, context=41),
+    "recurrent-translator": translating(RecurrentTranslator, layers=2, width=7),
+    "recurrent-translator-additive": translating(RecurrentTranslator, cell="gru", width=5, score="additive"),
+    "recurrent-translator-feed": translating(RecurrentTranslator, width=5, score="additive", feed=True),
+    "recurrent-translator-none": translating(RecurrentTranslator, cell="rnn", width=5, score="none"),
+    "transformer-translator": translating(TransformerTranslator, layers=2, width=12, heads=3, context=41),
+    "transformer-translator-2017": translating(
+        TransformerTranslator, layers=2, width=10, heads=2, context=41, norm="post", positions="sinusoidal"
+    ),
     "toy": trained(Toy),
 }

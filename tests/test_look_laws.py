@@ -78,6 +78,8 @@ def test_a_change_at_one_row_leaves_what_came_before(model: LanguageModel):
     """And reading step by step gives the same as reading at once: places are positions in the text, not in the call."""
     plain = log_probs(model)
     for name, shape in model.sites().items():
+        if name.startswith("source."):
+            continue  # what is read before the first row
         weights = shape.endswith(("S)", "K)")) and not name.endswith(".scores")
         edit = Silence(site=name, rows=(3,)) if weights else Shift(site=name, rows=(3,), features=(1,), by=0.73)
         if name.endswith(".scores"):

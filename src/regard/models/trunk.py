@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from regard.errors import UserError
 from regard.models.contract import State
 from regard.models.ranges import at_least, share
+from regard.models.translation import CrossAttention
 from regard.parts.attention import attend
 from regard.parts.layers import FeedForward, drop
 from regard.parts.look import Look, at_site, weight_sites
@@ -80,34 +81,42 @@ class Where:
 
 @final
 class Trunk(nn.Module):
-    def __init__(self, config: TrunkConfig):
+    """Causal, as language models are; one that reads a source sees all of it, and one with `crossing` looks at a source too."""
+
+    def __init__(self, config: TrunkConfig, name: str = "", causal: bool = True, crossing: bool = False):
         super().__init__()
+        self.name, self.causal = name, causal
         self.context, self.dropout = config.context, config.dropout
         heads = config.heads if config.projections == "learned" else 1
         self.positions = make_positions(config.positions, config.context, config.width, heads)
         self.embedding_width = config.width - self.positions.appended
-        kind = Block if config.projections == "learned" else Mixing
-        self.blocks = nn.ModuleList(kind(f"layer{number}", config) for number in range(config.layers))
+        names = [f"{name}layer{number}" for number in range(config.layers)]
+        learned = config.projections == "learned"
+        self.blocks = nn.ModuleList(Block(one, config, crossing) if learned else Mixing(one, config) for one in names)
         self.final_norm = nn.LayerNorm(config.width) if config.norm == "pre" and config.projections == "learned" else nn.Identity()
 
     def sites(self) -> dict[str, str]:
-        found = {"embedding": "(B, T, D)"}
+        found = {f"{self.name}embedding": "(B, T, D)"}
         for block in self.blocks:
             found |= block.sites()  # type: ignore[operator]
         return found
 
-    def forward(self, embedded_BTD: Tensor, real_BT: Tensor, state: TrunkState | None, look: Look | None):
-        """(features_BTD, where, state): what each position knows of those it may see."""
+    def forward(
+        self, embedded_BTD: Tensor, real_BT: Tensor, state: TrunkState | None, look: Look | None,
+        memory: tuple[Tensor, ...] = (), memory_mask: Mask = everything,
+    ):  # fmt: skip
+        """(features_BTD, where, state): what each position knows. Memory: keys and values of a source, layer by layer."""
         where, new_position_B = self._where(real_BT, state)
         if look is not None:
             look.begin(where.position_BT)
         x_BTD = self.positions.place(embedded_BTD, where.position_BT)
         x_BTD = drop(x_BTD, self.dropout, self.training)
-        x_BTD = at_site(look, "embedding", x_BTD)
+        x_BTD = at_site(look, f"{self.name}embedding", x_BTD)
         keys, values = [], []
         for number, block in enumerate(self.blocks):
             cache = None if state is None else (state.keys[number], state.values[number])
-            x_BTD, key, value = block(x_BTD, where, self.positions, cache, look)
+            source = (*memory[2 * number : 2 * number + 2], memory_mask) if memory else None
+            x_BTD, key, value = block(x_BTD, where, self.positions, cache, look, source)
             keys.append(key)
             values.append(value)
         return self.final_norm(x_BTD), where, TrunkState(new_position_B, where.slot_BS, tuple(keys), tuple(values))
@@ -121,7 +130,11 @@ class Trunk(nn.Module):
             position_BT = torch.where(real_BT, state.position_B.unsqueeze(1) + real_BT.cumsum(1) - 1, -1)
             new_position_B, slot_BS = state.position_B + real_BT.sum(1), torch.cat([state.slot_BS, position_BT + 1], 1)
         used = slot_BS.shape[1] - real_BT.shape[1]
-        if state is None and self.training:  # rows are padded on the right only: a causal mask hides it
+        if not self.causal:
+            if int(new_position_B.max()) > self.context:
+                raise ValueError(f"a context of {self.context} tokens is full")
+            mask = everything if bool(real_BT.all()) else padding.over(position_BT, position_BT)
+        elif state is None and self.training:  # rows are padded on the right only: a causal mask hides it
             mask = causal
         else:
             if int(new_position_B.max()) > self.context:
@@ -139,9 +152,9 @@ class Trunk(nn.Module):
 
 @final
 class Block(nn.Module):
-    """Attention, then a feed-forward layer, each with its norm and a path around it."""
+    """Attention, where there is a source attention to it, then a feed-forward layer; each with its norm and a path around it."""
 
-    def __init__(self, name: str, config: TrunkConfig):
+    def __init__(self, name: str, config: TrunkConfig, crossing: bool = False):
         super().__init__()
         self.name, self.heads, self.post = name, config.heads, config.norm == "post"
         width = config.width
@@ -149,6 +162,8 @@ class Block(nn.Module):
         self.project = nn.Linear(width, 3 * width)  # query, key and value side by side
         self.out = nn.Linear(width, width)
         self.feed = FeedForward(width, config.dropout, relu=self.post)
+        self.cross = CrossAttention(width, config.heads, config.dropout) if crossing else None
+        self.cross_norm = nn.LayerNorm(width) if crossing else None
         self.dropout = config.dropout
         self.score = ScaledDot()
         for linear in (self.project, self.out, self.feed.up, self.feed.down):
@@ -160,14 +175,22 @@ class Block(nn.Module):
     def sites(self) -> dict[str, str]:
         parts = ("attention_norm", "attended", "feed_norm", "feed", "residual")
         heads = {**weight_sites(f"{self.name}.attention", "(B, H, T, S)"), f"{self.name}.heads": "(B, H, T, E)"}
-        return heads | {f"{self.name}.{part}": "(B, T, D)" for part in parts}
+        cross = {} if self.cross is None else {**weight_sites(f"{self.name}.cross", "(B, H, T, S)"), f"{self.name}.crossed": "(B, T, D)"}
+        return heads | cross | {f"{self.name}.{part}": "(B, T, D)" for part in parts}
 
-    def forward(self, x_BTD: Tensor, where: Where, positions: Positions, cache: tuple[Tensor, Tensor] | None, look: Look | None):
+    def forward(
+        self, x_BTD: Tensor, where: Where, positions: Positions, cache: tuple[Tensor, Tensor] | None, look: Look | None,
+        source: tuple[Tensor, Tensor, Mask] | None = None,
+    ):  # fmt: skip
         attention_norm = self._norm(self.attention_norm, "attention_norm", look)
         feed_norm = self._norm(self.feed_norm, "feed_norm", look)
         attended_BTD, key, value = self._attend(x_BTD if self.post else attention_norm(x_BTD), where, positions, cache, look)
         x_BTD = x_BTD + at_site(look, f"{self.name}.attended", drop(attended_BTD, self.dropout, self.training))
         x_BTD = attention_norm(x_BTD) if self.post else x_BTD
+        if self.cross is not None and self.cross_norm is not None and source is not None:
+            seen_BTD = self.cross(x_BTD if self.post else self.cross_norm(x_BTD), *source, look, f"{self.name}.cross")
+            x_BTD = x_BTD + at_site(look, f"{self.name}.crossed", seen_BTD)
+            x_BTD = self.cross_norm(x_BTD) if self.post else x_BTD
         x_BTD = x_BTD + at_site(look, f"{self.name}.feed", self.feed(x_BTD if self.post else feed_norm(x_BTD)))
         x_BTD = feed_norm(x_BTD) if self.post else x_BTD
         return at_site(look, f"{self.name}.residual", x_BTD), key, value
@@ -198,7 +221,9 @@ class Mixing(nn.Module):
     def sites(self) -> dict[str, str]:
         return weight_sites(f"{self.name}.attention", "(B, 1, T, S)")
 
-    def forward(self, x_BTD: Tensor, where: Where, positions: Positions, cache: tuple[Tensor, Tensor] | None, look: Look | None):
+    def forward(
+        self, x_BTD: Tensor, where: Where, positions: Positions, cache: tuple[Tensor, Tensor] | None, look: Look | None, source: None = None
+    ):
         x_B1TD = positions.turn(x_BTD.unsqueeze(1), where.angles)
         key, value, seen_key, seen_value = remember(x_B1TD, x_BTD.unsqueeze(1), cache, where.used)
         site = f"{self.name}.attention"
