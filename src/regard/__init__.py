@@ -1,7 +1,8 @@
 """regard trains, compares and opens up every kind of language model.
 
 The verbs of the command line as functions: `train`, `train_recipe`, `compare`, `load`, `evaluate`, `score`, `generate`, `look`, `export`;
-`lens`, `contributions` and `sweep`, which trace a Transformer's prediction;
+`lens`, `contributions` and `sweep`, which trace a Transformer's prediction; `translate`,
+`evaluate_translations` and `align` for translators;
 and `mix`, `cached` and `edited`, which make new models of trained ones.
 """
 
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from regard.runs.looking import contributions, edited, lens, look, save_edits, sweep
     from regard.runs.recipes import train_recipe
     from regard.runs.training import train
+    from regard.runs.translations import align, evaluate_translations, translate
     from regard.runs.using import cached, evaluate, generate, mix, score
 
 __version__ = "0.1.0"
@@ -24,11 +26,13 @@ _HOMES = {
     "MachineError": "regard.errors",
     "Run": "regard.runs.folder",
     "UserError": "regard.errors",
+    "align": "regard.runs.translations",
     "cached": "regard.runs.using",
     "compare": "regard.runs.comparing",
     "contributions": "regard.runs.looking",
     "edited": "regard.runs.looking",
     "evaluate": "regard.runs.using",
+    "evaluate_translations": "regard.runs.translations",
     "export": "regard.runs.exporting",
     "generate": "regard.runs.using",
     "lens": "regard.runs.looking",
@@ -40,17 +44,20 @@ _HOMES = {
     "sweep": "regard.runs.looking",
     "train": "regard.runs.training",
     "train_recipe": "regard.runs.recipes",
+    "translate": "regard.runs.translations",
 }
 
 __all__ = [
     "MachineError",
     "Run",
     "UserError",
+    "align",
     "cached",
     "compare",
     "contributions",
     "edited",
     "evaluate",
+    "evaluate_translations",
     "export",
     "generate",
     "lens",
@@ -62,6 +69,7 @@ __all__ = [
     "sweep",
     "train",
     "train_recipe",
+    "translate",
 ]
 
 

@@ -13,6 +13,8 @@ VERBS = {
     "evaluate": ("regard.commands.evaluate", "measure a run on a text"),
     "score": ("regard.commands.score", "every token with its log-probability"),
     "generate": ("regard.commands.generate", "write text with a run"),
+    "translate": ("regard.commands.translate", "sentences in another language"),
+    "align": ("regard.commands.align", "which word stands for which, and how right that is"),
     "look": ("regard.commands.look", "what a run expects and weighs while it reads a text"),
     "trace": ("regard.commands.trace", "where a Transformer's prediction comes from"),
     "draw": ("regard.commands.draw", "a picture of weights from any tool"),

@@ -5,7 +5,11 @@ from dataclasses import dataclass
 from regard.commands.parsing import EditFile, RunPath, parse
 from regard.commands.printing import print_json, print_lines
 from regard.errors import UserError
+from regard.models.translation import Translator
+from regard.runs.folder import Run
 from regard.runs.looking import opened
+from regard.runs.material import read_pairs
+from regard.runs.translations import evaluate_translations
 from regard.runs.using import cached, evaluate, mix
 
 
@@ -26,6 +30,14 @@ class Evaluate:
     """Another run that reads the same tokens: the two are interpolated."""
     valid: tuple[str, ...] = ()
     """The text on which the weight of --mix, or a cache's numbers, are chosen (a cache: the run's own validation text)."""
+    source: str | None = None
+    """A translator's sentences; without files, those held out when it was trained."""
+    target: str | None = None
+    """Their right translations."""
+    pairs: str | None = None
+    """Both in one file instead: source TAB target."""
+    beam: int = 5
+    """How many hypotheses a translator keeps."""
     edit: EditFile = None
     json: bool = False
     """One JSON object on standard output."""
@@ -34,6 +46,9 @@ class Evaluate:
 def main(arguments: list[str]) -> None:
     options = parse(Evaluate, arguments, "evaluate")
     run, extra = opened(options.run, options.edit), {}
+    if isinstance(run.model, Translator) or options.source or options.target or options.pairs:
+        _evaluate_translator(options, run)
+        return
     if options.mix is not None:
         if options.cache:
             raise UserError("--mix and --cache do not go together")
@@ -50,3 +65,15 @@ def main(arguments: list[str]) -> None:
         print_json(result)
     else:
         print_lines({name: value for name, value in result.items() if name != "zero_tokens" or value})
+
+
+def _evaluate_translator(options: Evaluate, run: Run) -> None:
+    if options.text or options.mix or options.cache or options.stride:
+        raise UserError("a translator is measured on --source and --target, or --pairs")
+    result = evaluate_translations(run, read_pairs(options.source, options.target, options.pairs), beam=options.beam).to_json()
+    if options.json:
+        print_json(result)
+        return
+    print_lines({name: value for name, value in result.items() if name != "signatures"})
+    for name, signature in result["signatures"].items():
+        print(f"{name}: {signature}")

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from regard.commands.parsing import parse
 from regard.commands.printing import print_json
-from regard.models import FAMILIES
+from regard.models import FAMILIES, TRANSLATORS
 from regard.runs.recipes import RECIPES
 
 
@@ -18,10 +18,16 @@ class List:
 
 def main(arguments: list[str]) -> None:
     options = parse(List, arguments, "list")
-    found: dict[str, list[str]] = {"families": list(FAMILIES), "recipes": list(RECIPES), "lessons": [], "puzzles": [], "benchmarks": []}
+    found: dict[str, list[str]] = {
+        "families": list(FAMILIES | TRANSLATORS),
+        "recipes": list(RECIPES),
+        "lessons": [],
+        "puzzles": [],
+        "benchmarks": [],
+    }
     if options.json:
         print_json(found)
         return
-    print(f"families: {', '.join(FAMILIES)}\n\nrecipes (regard train --recipe NAME --data FOLDER), with what each reached:")
+    print(f"families: {', '.join(FAMILIES | TRANSLATORS)}\n\nrecipes (regard train --recipe NAME --data FOLDER), with what each reached:")
     for name, make in RECIPES.items():
         print(f"  {name:<30} {make().figure}")

@@ -8,7 +8,7 @@ from typing import Any
 from regard.commands.parsing import option_fields, option_names, parse
 from regard.commands.printing import print_json, print_lines
 from regard.errors import UserError
-from regard.models import FAMILIES, family_class
+from regard.models import FAMILIES, TRANSLATORS, family_class
 from regard.runs.descent import Listener, Report
 from regard.runs.recipes import find_recipe, train_recipe
 from regard.runs.training import option_kinds, train
@@ -24,7 +24,7 @@ def main(arguments: list[str]) -> None:
     if not arguments or arguments[0] in ("--help", "-h"):
         print(
             "usage: regard train FAMILY [OPTIONS]\n       regard train --recipe NAME [--data FOLDER] [OPTIONS]\n\n"
-            f"FAMILY: {', '.join(FAMILIES)}\n\nregard train FAMILY --help lists the options; regard list shows the recipes."
+            f"FAMILY: {', '.join(FAMILIES | TRANSLATORS)}\n\nregard train FAMILY --help lists the options; regard list shows the recipes."
         )
         return
     recipe, data, arguments = _recipe(arguments)
@@ -32,7 +32,7 @@ def main(arguments: list[str]) -> None:
         arguments = [find_recipe(recipe).family, *arguments]
     family, arguments = arguments[0], arguments[1:]
     if family.startswith("-"):
-        raise UserError(f"name the family first: regard train FAMILY {family} ...; there are: {', '.join(FAMILIES)}")
+        raise UserError(f"name the family first: regard train FAMILY {family} ...; there are: {', '.join(FAMILIES | TRANSLATORS)}")
     kind = _options(family)
     options: Any = parse(kind, arguments, f"train {family}", _elsewhere(family))
     given = {name for name in option_fields(arguments) if name != "json"}
@@ -46,7 +46,8 @@ def main(arguments: list[str]) -> None:
         print_json(result)
     else:
         print_lines(result)
-        print(f"\nnext: regard generate {result['out']}", file=sys.stderr)
+        verb = "translate" if family in TRANSLATORS else "generate"
+        print(f"\nnext: regard {verb} {result['out']}", file=sys.stderr)
 
 
 def _recipe(arguments: list[str]) -> tuple[str | None, str, list[str]]:
@@ -72,7 +73,7 @@ def _recipe(arguments: list[str]) -> tuple[str | None, str, list[str]]:
 def _elsewhere(family: str) -> dict[str, str]:
     """Options that other families have."""
     owners: dict[str, list[str]] = {}
-    for other in FAMILIES:
+    for other in FAMILIES | TRANSLATORS:
         for kind in option_kinds(family_class(other)):
             for name in option_names(kind):
                 owners.setdefault(name, []).append(other)

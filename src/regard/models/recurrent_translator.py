@@ -37,7 +37,7 @@ class RecurrentTranslatorState(TranslatorState):
 @final
 class RecurrentTranslator(Translator):
     family = "recurrent-translator"
-    training_defaults: ClassVar[dict[str, Any] | None] = {"learning_rate": 0.004, "steps": 600, "weight_decay": 0.01}
+    training_defaults: ClassVar[dict[str, Any] | None] = {"learning_rate": 0.01, "steps": 800, "weight_decay": 0.01}
 
     @dataclass(frozen=True, kw_only=True)
     class Config:

@@ -14,8 +14,10 @@ from torch import Tensor
 
 from regard.errors import UserError
 from regard.models.contract import LanguageModel
+from regard.models.translation import Translator
 from regard.tokens.batches import batches, overlapping, read_rows, whole_documents
 from regard.tokens.contract import Encoded, Tokenizer
+from regard.tokens.pairs import EncodedPairs, gather, in_order_of_length, source_rows
 
 
 @dataclass(frozen=True)
@@ -59,6 +61,21 @@ def scores(model: LanguageModel, text: Encoded, stride: int | None = None) -> It
                 nll_BT = prediction.nll(rows.targets_BT.to(model.device)).cpu()
             scored_BT = rows.places_BT >= 0
             yield rows.places_BT[scored_BT], nll_BT[scored_BT]
+
+
+def pair_losses(model: Translator, pairs: EncodedPairs) -> Tensor:
+    """(N): -log P of every target token, ends included, given its source."""
+    nll_N = torch.empty(len(pairs.target), dtype=torch.float64)
+    for places_B in in_order_of_length(pairs, model.batch_tokens // 4):
+        source_BS = source_rows(pairs.source, places_B, model.source_padding).to(model.device)
+        targets_BT, place_BT = gather(pairs.target, places_B, -1)
+        read_BT = torch.cat([torch.full_like(targets_BT[:, :1], model.start), targets_BT[:, :-1]], 1)
+        read_BT = torch.where(place_BT >= 0, read_BT, model.padding)
+        with torch.inference_mode():
+            prediction, _ = model(read_BT.to(model.device), model.read(source_BS))
+            nll_BT = prediction.nll(targets_BT.to(model.device)).cpu().double()
+        nll_N[place_BT[place_BT >= 0]] = nll_BT[place_BT >= 0]
+    return nll_N
 
 
 def token_losses(model: LanguageModel, text: Encoded, stride: int | None = None) -> Tensor:

@@ -18,27 +18,35 @@ from torch import Tensor, nn
 
 from regard.errors import Interrupted, MachineError
 from regard.models.contract import LanguageModel, State
-from regard.probabilities.measures import token_losses
+from regard.models.translation import Translator
 from regard.runs.board import Board
 from regard.runs.checkpoint import load_checkpoint, optimiser_tensors, restore_optimisers, save_checkpoint
 from regard.runs.machine import Machine
 from regard.runs.optimisers import TrainingOptions, make_optimisers, rate
 from regard.tokens.contract import Encoded
+from regard.tokens.pairs import EncodedPairs, PairSchedule
 from regard.tokens.schedule import Corpus, LaneSchedule, Schedule, WindowSchedule
 
 METRICS, TIMING, SAMPLES = "metrics.jsonl", "timing.jsonl", "samples.txt"  # what takes time is kept apart: the rest can be repeated
 
 
 class Step(nn.Module):
-    """What is compiled and distributed: (tokens, targets, state) -> (loss, state). A state is given on only where it is carried."""
+    """What is compiled and distributed: (tokens, targets, state) -> (loss, state). A state is given on only where it is carried;
+    a translator's begins with its source."""
 
-    def __init__(self, model: LanguageModel):
+    def __init__(self, model: LanguageModel, smoothing: float = 0.0):
         super().__init__()
-        self.model = model
+        self.model, self.smoothing = model, smoothing
 
-    def forward(self, tokens_BT: Tensor, targets_BT: Tensor, state: State | None) -> tuple[Tensor, State | None]:
+    def forward(
+        self, tokens_BT: Tensor, targets_BT: Tensor, state: State | None, source_BS: Tensor | None = None
+    ) -> tuple[Tensor, State | None]:
+        if source_BS is not None:
+            assert isinstance(self.model, Translator)
+            state = self.model.read(source_BS)
         prediction, state = self.model(tokens_BT, state)
-        return prediction.loss(targets_BT), state.detach() if self.model.context is None else None
+        carried = self.model.context is None and source_BS is None
+        return prediction.loss(targets_BT, smoothing=self.smoothing), state.detach() if carried else None
 
 
 @dataclass
@@ -78,24 +86,24 @@ class Descent:
     """One training, from the first step or from a checkpoint."""
 
     def __init__(
-        self, model: LanguageModel, text: Encoded, valid: Encoded, options: TrainingOptions, seed: int, out: Path, machine: Machine,
-        listener: Listener, sample: Callable[[], str],
+        self, model: LanguageModel, text: Encoded | EncodedPairs, options: TrainingOptions, seed: int, out: Path, machine: Machine,
+        listener: Listener, validate: Callable[[], float] | None, judge: Callable[[], float] | None, sample: Callable[[], str],
     ):  # fmt: skip
+        """`validate` gives the loss on validation text, where there is any; `judge` what decides which validation is better, the lower."""
         self.model, self.options, self.out, self.machine = model.to(machine.device), options, out, machine
-        self.listener, self.sample, self.valid = listener, sample, valid
-        self.corpus = Corpus.of(text, model.start, machine.device)
-        self.schedule: Schedule = (
-            LaneSchedule(text, options.segment, options.batch, seed)
-            if model.context is None
-            else WindowSchedule(text, model.context, options.batch, seed)
-        )
+        self.listener, self.sample, self.validate, self.judge = listener, sample, validate, judge
+        self.corpus = Corpus.of(text.target if isinstance(text, EncodedPairs) else text, model.start, machine.device)
+        self.schedule = _schedule(model, text, options, seed)
         self.optimisers = make_optimisers(model, options)
         auto = machine.device.type == "cuda" and model.context is not None and model.compiles
         compiled = options.compile == "on" or (options.compile == "auto" and auto)
-        self.step: Callable[..., tuple[Tensor, State | None]] = torch.compile(Step(model)) if compiled else Step(model)
+        self.step: Callable[..., tuple[Tensor, State | None]] = (
+            torch.compile(Step(model, options.label_smoothing)) if compiled else Step(model, options.label_smoothing)
+        )
         self.progress = Progress()
         self.state: State | None = None
         self.best: dict[str, Tensor] = {}
+        self.recent = list[dict[str, Tensor]]()  # the weights at the last validations
         self.board: Board | None = None
         self.losses: list[Tensor] = []  # of the last steps, still on the device
         self.limit = options.steps or (None if options.minutes else 1000)
@@ -125,7 +133,20 @@ class Descent:
                 self._validate(metrics)
         if self.best:
             self.model.load_state_dict(self.best)
+        if len(self.recent) > 1:
+            self._average()
         return self.progress
+
+    def _weights(self) -> dict[str, Tensor]:
+        return {name: tensor.clone() for name, tensor in self.model.state_dict().items()}
+
+    def _average(self) -> None:
+        """The average of the last weights, where it is better than the best of them."""
+        self.model.load_state_dict({name: sum(one[name] for one in self.recent) / len(self.recent) for name in self.recent[0]})
+        self.model.eval()
+        judge = self.judge or self.validate
+        if judge is None or (self.progress.best_loss is not None and judge() >= self.progress.best_loss):
+            self.model.load_state_dict(self.best)
 
     def _done(self) -> bool:
         if self.options.patience and self.progress.worse >= self.options.patience:
@@ -144,9 +165,9 @@ class Descent:
                 group["lr"] = options.learning_rate * rate(self._share(), options)
         total = torch.zeros((), device=self.machine.device)
         for _ in range(options.accumulate):
-            tokens_BT, targets_BT = self._next_rows()
+            tokens_BT, targets_BT, source_BS = self._next_rows()
             with torch.autocast(self.machine.device.type, torch.bfloat16, enabled=self.machine.bf16):
-                loss, self.state = self.step(tokens_BT, targets_BT, self.state)
+                loss, self.state = self.step(tokens_BT, targets_BT, self.state, source_BS)
             (loss / options.accumulate).backward()
             total += loss.detach() / options.accumulate
         nn.utils.clip_grad_norm_(self.model.parameters(), options.clip)
@@ -171,28 +192,31 @@ class Descent:
         progress.summed_steps += len(values)
         return values[-1] if values else math.nan
 
-    def _next_rows(self) -> tuple[Tensor, Tensor]:
+    def _next_rows(self) -> tuple[Tensor, Tensor, Tensor | None]:
         progress = self.progress
         if progress.place >= self.schedule.steps(progress.epoch):
             progress.epoch, progress.place = progress.epoch + 1, 0
         place_BT, fresh_B = self.schedule.places(progress.epoch, progress.place)
+        source_BS = self.schedule.sources(progress.epoch, progress.place, getattr(self.model, "source_padding", 0))
         progress.place += 1
         progress.tokens += int((place_BT >= 0).sum())
         if self.state is not None and bool(fresh_B.any()):
             self.state = None if bool(fresh_B.all()) else self.state.begin(fresh_B.to(self.machine.device))
-        return self.corpus.rows(place_BT.to(self.machine.device), self.model.padding)
+        tokens_BT, targets_BT = self.corpus.rows(place_BT.to(self.machine.device), self.model.padding)
+        return tokens_BT, targets_BT, None if source_BS is None else source_BS.to(self.machine.device)
 
     def _validate(self, metrics: Any) -> None:
         progress = self.progress
         self._settle()
-        loss = (
-            float(token_losses(self.model.eval(), self.valid).mean()) if len(self.valid) else progress.summed_loss / progress.summed_steps
-        )
+        self.model.eval()
+        loss = self.validate() if self.validate is not None else progress.summed_loss / progress.summed_steps
+        judged = loss if self.judge is None else self.judge()
         row = {
             "step": progress.step,
             "tokens": progress.tokens,
             "train_loss": progress.summed_loss / progress.summed_steps,
-            "valid_loss": loss if len(self.valid) else None,
+            "valid_loss": loss if self.validate is not None else None,
+            **({} if self.judge is None else {"judged": judged}),
             "learning_rate": self.optimisers[0].param_groups[0]["lr"],
         }
         if self.board is not None:
@@ -205,9 +229,11 @@ class Descent:
             samples.write(f"--- step {progress.step}\n{self.sample()}\n")
         progress.metrics += 1
         progress.summed_loss, progress.summed_steps = 0.0, 0
-        if progress.best_loss is None or loss < progress.best_loss:
-            progress.best_loss, progress.best_step, progress.worse = loss, progress.step, 0
-            self.best = {name: tensor.clone() for name, tensor in self.model.state_dict().items()}
+        if self.options.average > 1:
+            self.recent = [*self.recent, self._weights()][-self.options.average :]
+        if progress.best_loss is None or judged < progress.best_loss:
+            progress.best_loss, progress.best_step, progress.worse = judged, progress.step, 0
+            self.best = self._weights()
         else:
             progress.worse += 1
 
@@ -223,6 +249,8 @@ class Descent:
         self._settle()
         tensors = {f"model.{name}": tensor for name, tensor in self.model.state_dict().items()}
         tensors |= {f"best.{name}": tensor for name, tensor in self.best.items()}
+        if self.options.average > 1:
+            tensors |= {f"recent{number}.{name}": tensor for number, one in enumerate(self.recent) for name, tensor in one.items()}
         tensors |= optimiser_tensors(self.optimisers)
         tensors["random.cpu"] = torch.get_rng_state()
         if self.machine.device.type == "cuda":
@@ -245,6 +273,9 @@ class Descent:
         self.progress = Progress(**progress)
         self.model.load_state_dict(_under("model.", tensors))
         self.best = {name: tensor.to(self.machine.device) for name, tensor in _under("best.", tensors).items()}
+        for number in range(self.options.average if self.options.average > 1 else 0):
+            recent = {name: tensor.to(self.machine.device) for name, tensor in _under(f"recent{number}.", tensors).items()}
+            self.recent += [recent] if recent else []
         restore_optimisers(self.optimisers, tensors)
         carried = _under("state.", tensors)
         if carried:
@@ -260,6 +291,14 @@ class Descent:
             (self.out / name).touch()  # stopped before the first validation, there is none yet
             lines = (self.out / name).read_text().splitlines(keepends=True)[: self.progress.metrics]
             (self.out / name).write_text("".join(lines))
+
+
+def _schedule(model: LanguageModel, text: Encoded | EncodedPairs, options: TrainingOptions, seed: int) -> Schedule:
+    if isinstance(text, EncodedPairs):
+        return PairSchedule(text, options.batch_tokens, seed)
+    if model.context is None:
+        return LaneSchedule(text, options.segment, options.batch, seed)
+    return WindowSchedule(text, model.context, options.batch, seed)
 
 
 def _under(prefix: str, tensors: dict[str, Tensor]) -> dict[str, Tensor]:

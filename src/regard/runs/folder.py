@@ -22,13 +22,15 @@ from safetensors.torch import load_file, save_file
 
 from regard import __version__
 from regard.errors import MachineError, UserError
-from regard.models import FAMILIES, arpa, family_class, gpt2
+from regard.models import FAMILIES, TRANSLATORS, arpa, family_class, gpt2
 from regard.models.contract import LanguageModel
+from regard.models.translation import Translator
 from regard.tokens.choose import tokenizer_from_json
 from regard.tokens.contract import Tokenizer
 
 FORMAT = 1
 CONFIG, MODEL, TOKENIZER, TRAINING = "config.json", "model.safetensors", "tokenizer.json", "training.json"
+SOURCE_TOKENIZER = "source_tokenizer.json"
 
 
 @dataclass(frozen=True)
@@ -39,6 +41,7 @@ class Run:
     tokenizer: Tokenizer
     config: dict[str, Any]
     folder: Path | None = None
+    source: Tokenizer | None = None  # what a translator's source is read with
 
 
 def describe(model: LanguageModel, texts: dict[str, list[dict[str, Any]]], **more: Any) -> dict[str, Any]:
@@ -47,6 +50,7 @@ def describe(model: LanguageModel, texts: dict[str, list[dict[str, Any]]], **mor
         "format": FORMAT,
         "family": model.family,
         "vocabulary_size": model.vocabulary_size,
+        **({"source_size": model.source_size} if isinstance(model, Translator) else {}),
         "model": dataclasses.asdict(model.config),
         "texts": texts,
         "versions": {"regard": __version__, "torch": torch.__version__, "python": platform.python_version()},
@@ -84,7 +88,11 @@ def finish(run: Run, folder: Path, **outcome: Any) -> Run:
     """Make a folder a run. config.json, which says what the others hold, comes last and is renamed into place."""
     write_tensors(run.model.tensors(), folder / MODEL)
     (folder / TOKENIZER).write_text(json.dumps(run.tokenizer.to_json(), ensure_ascii=False))
-    hashes = {name: file_hash(folder / name) for name in (MODEL, TOKENIZER)}
+    names = [MODEL, TOKENIZER]
+    if run.source is not None:
+        (folder / SOURCE_TOKENIZER).write_text(json.dumps(run.source.to_json(), ensure_ascii=False))
+        names.append(SOURCE_TOKENIZER)
+    hashes = {name: file_hash(folder / name) for name in names}
     config = {**run.config, **outcome, "files": hashes}
     write_json(config, folder / CONFIG)
     return dataclasses.replace(run, config=config, folder=folder)
@@ -145,31 +153,34 @@ def load(path: str | Path) -> Run:
         raise UserError(f"{folder}: {CONFIG} is damaged; train the run again") from None
     if form != FORMAT:
         raise UserError(f"{folder}: written in format {form}, this regard reads format {FORMAT}; train the run again")
-    if config.get("family") not in FAMILIES:
+    if config.get("family") not in FAMILIES | TRANSLATORS:
         raise UserError(f"{folder}: of the family {config.get('family')!r}, which this regard does not have")
     for name, expected in hashes.items():
         if not (folder / name).is_file():
             raise UserError(f"{folder}: half written ({name} is missing); train the run again")
         if file_hash(folder / name) != expected:
             raise UserError(f"{folder}: {name} was changed after it was saved; train the run again")
-    return Run(*_open(folder, config), config, folder)
+    model, tokenizer, source = _open(folder, config)
+    return Run(model, tokenizer, config, folder, source)
 
 
 def _of_another_tool(model: LanguageModel, tokenizer: Tokenizer, folder: Path | None, **more: Any) -> Run:
     return Run(model.eval(), tokenizer, describe(model, {"train": [], "valid": [], "test": []}, **more), folder)
 
 
-def _open(folder: Path, config: dict[str, Any]) -> tuple[LanguageModel, Tokenizer]:
+def _open(folder: Path, config: dict[str, Any]) -> tuple[LanguageModel, Tokenizer, Tokenizer | None]:
     try:
-        tokenizer = tokenizer_from_json(json.loads((folder / TOKENIZER).read_text()))
+        names = [name for name in (TOKENIZER, SOURCE_TOKENIZER) if name in config["files"]]
+        tokenizer, *source = (tokenizer_from_json(json.loads((folder / name).read_text())) for name in names)
         family = family_class(config["family"])
         options = {name: tuple(value) if isinstance(value, list) else value for name, value in config["model"].items()}
-        model = family(config["vocabulary_size"], family.Config(**options))
+        sizes = [config["source_size"]] if source else []
+        model = family(config["vocabulary_size"], family.Config(**options), *sizes)
         model.assign(load_file(folder / MODEL))
     except (ValueError, KeyError, TypeError, RuntimeError, SafetensorError) as error:
         reason = str(error).splitlines()[0]
         raise UserError(f"{folder}: {CONFIG} does not fit the files beside it ({reason}); train the run again") from None
-    return model.eval(), tokenizer
+    return model.eval(), tokenizer, source[0] if source else None
 
 
 def file_hash(path: Path) -> str:

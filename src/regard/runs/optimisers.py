@@ -20,6 +20,8 @@ class TrainingOptions:
     """Rows a step."""
     segment: int = 64
     """Tokens of a row a step, where a state is carried (recurrent models)."""
+    batch_tokens: int = 1024
+    """Tokens a step on the longer side, padding included, where pairs are read (translators, instead of --batch)."""
     learning_rate: float = 0.002
     """The highest learning rate."""
     warmup: float = 0.05
@@ -28,6 +30,10 @@ class TrainingOptions:
     """How it falls after that."""
     floor: float = 0.01
     """The share of the highest learning rate that is left at the end."""
+    label_smoothing: float = 0.0
+    """Share of each target that goes to all tokens alike."""
+    average: int = 1
+    """Average the weights at the last so many validations, where that is better than the best of them."""
     weight_decay: float = 0.1
     """How strongly matrices are drawn to zero."""
     beta2: float = 0.99
@@ -46,6 +52,8 @@ class TrainingOptions:
     """Steps between validations and checkpoints."""
     patience: int = 0
     """Stop after this many validations without a better one; 0 never stops early."""
+    stop_on: Literal["loss", "bleu"] = "loss"
+    """Which validation counts as better: the lower loss, or the higher BLEU of what is translated (translators)."""
     tensorboard: bool = False
     """Write the metrics for TensorBoard too, into the run's folder (needs regard[tensorboard])."""
     size: Literal["small", "medium"] = "small"
@@ -54,7 +62,18 @@ class TrainingOptions:
     """Go on with the run in --out; its options and text are those it began with."""
 
     def __post_init__(self) -> None:
-        for name in ("steps", "minutes", "batch", "segment", "learning_rate", "clip", "accumulate", "evaluate_every"):
+        for name in (
+            "steps",
+            "minutes",
+            "batch",
+            "segment",
+            "learning_rate",
+            "clip",
+            "accumulate",
+            "evaluate_every",
+            "batch_tokens",
+            "average",
+        ):
             value = getattr(self, name)
             if value is not None and not 0 < value < math.inf:
                 raise UserError(f"--{name.replace('_', '-')} must be above 0")
@@ -62,6 +81,8 @@ class TrainingOptions:
             raise UserError("give --steps or --minutes, not both")
         if not (0 <= self.warmup < 1 and 0 <= self.floor <= 1):
             raise UserError("--warmup and --floor are shares: 0 or more and below 1")
+        if not 0 <= self.label_smoothing < 1:
+            raise UserError("--label-smoothing is a share: 0 or more and below 1")
         if not 0 <= self.beta2 < 1 or self.weight_decay < 0 or self.patience < 0:
             raise UserError("--beta2 lies between 0 and 1; --weight-decay and --patience are 0 or more")
 

@@ -1,0 +1,96 @@
+"""regard translate RUN: sentences in another language."""
+
+import sys
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+import tyro
+
+from regard.commands.parsing import EditFile, RunPath, parse
+from regard.commands.printing import print_json
+from regard.errors import UserError
+from regard.inside.pictures import heat_map
+from regard.inside.showing import write_picture
+from regard.probabilities.translating import Translation
+from regard.runs.looking import opened
+from regard.runs.translations import translate
+from regard.text.files import read_file
+
+
+@dataclass(frozen=True, kw_only=True)
+class Translate:
+    """Translate sentences: those given, those of a file, or standard input as a filter: one line in, one line out, at once."""
+
+    run: RunPath
+    text: Annotated[
+        tyro.conf.Positional[tuple[str, ...]], tyro.conf.arg(metavar="TEXT", help="Sentences; without any, standard input.")
+    ] = ()
+    file: str | None = None
+    """A file of sentences, a line each."""
+    beam: int = 5
+    """How many hypotheses are kept; 1 is greedy."""
+    length_penalty: float = 1.0
+    """Scores are log P / length ** this: above 0 long translations are not held back."""
+    count: int = 1
+    """How many translations of each sentence, the best first."""
+    temperature: float | None = None
+    """Sample instead of searching."""
+    seed: int = 1
+    """For sampling."""
+    out: str | None = None
+    """Draw where the best translation of the first sentence looked: .svg or .png."""
+    edit: EditFile = None
+    json: bool = False
+    """One JSON object on standard output."""
+
+
+def main(arguments: list[str]) -> None:
+    options = parse(Translate, arguments, "translate")
+    if options.text and options.file is not None:
+        raise UserError("give sentences or --file, not both")
+    run = opened(options.run, options.edit)
+    how: dict[str, Any] = {
+        "beam": options.beam, "penalty": options.length_penalty, "count": options.count,
+        "temperature": options.temperature, "seed": options.seed,
+    }  # fmt: skip
+    if not options.text and options.file is None and not options.json:
+        for line in sys.stdin:  # a filter: what comes in goes out before the next is read
+            said = translate(run, line.rstrip("\n"), **how)[0] if line.strip() else []
+            print("\n".join(one.text for one in said), flush=True)
+        return
+    lines = list(options.text) or (read_file(options.file or "-").text.rstrip("\n").split("\n"))
+    found = translate(run, lines, **how)
+    if options.out is not None:
+        _draw(found[0][0], options.out)
+    if options.json:
+        print_json(
+            {
+                "translations": [
+                    {"source": line, "translations": [_data(one) for one in said]} for line, said in zip(lines, found, strict=True)
+                ]
+            }
+        )
+        return
+    for said in found:
+        for one in said:
+            print(one.text if options.count == 1 else f"{one.score:8.3f}  {one.text}")
+
+
+def _data(one: Translation) -> dict[str, object]:
+    weights = {site: weights_HTS.tolist() for site, weights_HTS in one.attention.items()}
+    return {
+        "text": one.text, "score": one.score, "log_prob": one.log_prob,
+        "tokens": one.tokens, "source_tokens": one.source_tokens, "attention": weights,
+    }  # fmt: skip
+
+
+def _draw(one: Translation, out: str) -> None:
+    from pathlib import Path
+
+    if Path(out).suffix not in (".svg", ".png"):
+        raise UserError(f"{out}: --out writes .svg or .png")
+    if not one.attention:
+        raise UserError("this translator has no attention (--score none): there is nothing to draw")
+    site, weights_HTS = list(one.attention.items())[-1]
+    grid = heat_map(weights_HTS.mean(0).numpy(), one.tokens, one.source_tokens, f"{site}, mean of {len(weights_HTS)} heads")
+    write_picture(grid, Path(out))

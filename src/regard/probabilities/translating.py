@@ -1,0 +1,155 @@
+"""Sentences to translations, batched over different lengths, with the attention of what is given back.
+
+Shape legend: B sentences, S source positions, T target positions, H heads.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor
+
+from regard.errors import UserError
+from regard.models.contract import LanguageModel
+from regard.models.translation import Translator
+from regard.parts.look import Look
+from regard.probabilities.beams import Hypothesis, beam_search
+from regard.probabilities.decoding import Sampling
+from regard.tokens.contract import Encoded, Tokenizer
+from regard.tokens.pairs import encode_lines, gather, source_rows
+
+BUDGET = 1 << 12  # source tokens a batch, beams counted
+
+
+@dataclass(frozen=True)
+class Translation:
+    text: str
+    log_prob: float
+    score: float  # what hypotheses are ranked by
+    tokens: list[str]  # the end included
+    source_tokens: list[str]
+    attention: dict[str, Tensor] = field(repr=False)  # a site: (H, T, S): row t is where the model looked when it said token t
+
+
+def translate(
+    model: LanguageModel, source: Tokenizer | None, target: Tokenizer, lines: Sequence[str], *, beam: int = 5, penalty: float = 1.0,
+    count: int = 1, sampling: Sampling | None = None, seed: int = 1, attention: bool = True,
+) -> Iterator[list[Translation]]:  # fmt: skip
+    """The `count` best translations of each line, in the order of the lines."""
+    model, source = _translator(model, source)
+    if not 1 <= count <= max(beam, 1):
+        raise UserError(f"there are {beam} hypotheses with --beam {beam}: ask for no more than that")
+    encoded = encode_lines(source, list(lines))
+    _check(model, encoded, lines)
+    length_B = encoded.ends_D - encoded.starts_D
+    found: list[list[Translation]] = [[] for _ in lines]
+    generator = torch.Generator().manual_seed(seed)
+    for places_B in _batches(length_B, beam):
+        source_BS = source_rows(encoded, places_B, model.source_padding).to(model.device)
+        longest_B = (2 * length_B[places_B] + 10).clamp(max=model.context or 1 << 30)
+        state = _read(model, source_BS)
+        if sampling is None:
+            hypotheses = beam_search(model, state, target.end, beam, longest_B, penalty)
+        else:
+            hypotheses = _sampled(model, state, target.end, longest_B, count, sampling, generator)
+        best = [one[:count] for one in hypotheses]
+        maps = _attention(model, source_BS, best, target.end) if attention and model.crossing else None
+        for row, place in enumerate(places_B.tolist()):
+            names = [source.name(token) for token in encoded.ids_N[encoded.starts_D[place] : encoded.ends_D[place]].tolist()]
+            for number, one in enumerate(best[row]):
+                tokens = [target.name(token) for token in [*one.ids, target.end]]
+                weights = {} if maps is None else {site: rows[row][number] for site, rows in maps.items()}
+                found[place].append(Translation(target.decode(one.ids), one.log_prob, one.score, tokens, names, weights))
+    yield from found
+
+
+def translate_lines(model: LanguageModel, source: Tokenizer | None, target: Tokenizer, lines: Sequence[str], beam: int = 5) -> list[str]:
+    """Only the best text of each."""
+    return [best[0].text for best in translate(model, source, target, lines, beam=beam, attention=False)]
+
+
+@torch.inference_mode()
+def _read(model: Translator, source_BS: Tensor):
+    return model.read(source_BS)
+
+
+def _translator(model: LanguageModel, source: Tokenizer | None) -> tuple[Translator, Tokenizer]:
+    if not isinstance(model, Translator) or source is None:
+        raise UserError(f"{model.family} does not translate; train a recurrent-translator or a transformer-translator")
+    return model, source
+
+
+def _check(model: Translator, encoded: Encoded, lines: Sequence[str]) -> None:
+    for number, length in enumerate((encoded.ends_D - encoded.starts_D).tolist(), 1):
+        if length == 1:
+            raise UserError(f"line {number} is empty: there is nothing to translate")
+        if model.source_limit is not None and length > model.source_limit:
+            raise UserError(
+                f"line {number} has {length} tokens, the end counted, and the model reads {model.source_limit}: cut it into sentences"
+            )
+
+
+def _batches(length_B: Tensor, beam: int) -> Iterator[Tensor]:
+    """Like lengths together, a budget of tokens a batch."""
+    order_B = length_B.argsort(descending=True, stable=True)
+    start = 0
+    while start < len(order_B):
+        stop = start + max(1, BUDGET // (beam * int(length_B[order_B[start]])))
+        yield order_B[start:stop]
+        start = stop
+
+
+@torch.inference_mode()
+def _sampled(
+    model: Translator, state, end: int, longest_B: Tensor, count: int, sampling: Sampling, generator: torch.Generator
+) -> list[list[Hypothesis]]:
+    rows = len(longest_B) * count
+    state = state.pick(torch.arange(len(longest_B), device=model.device).repeat_interleave(count))
+    token_B = torch.full((rows,), model.start)
+    ids, log_prob, ended = [list[int]() for _ in range(rows)], [0.0] * rows, [False] * rows
+    for _ in range(int(longest_B.max())):
+        prediction, state = model(token_B.unsqueeze(1).to(model.device), state)
+        log_probs_BV = prediction.log_probs()[:, 0].cpu()
+        token_B = sampling.choose(log_probs_BV, generator)
+        for row, token in enumerate(token_B.tolist()):
+            if not ended[row]:
+                log_prob[row] += float(log_probs_BV[row, token])
+                ended[row] = token == end or len(ids[row]) + 1 >= int(longest_B[row // count])
+                ids[row] += [] if token == end else [token]
+        if all(ended):
+            break
+    made = [Hypothesis(one, p, p / (len(one) + 1)) for one, p in zip(ids, log_prob, strict=True)]
+    return [made[first : first + count] for first in range(0, rows, count)]
+
+
+@torch.inference_mode()
+def _attention(model: Translator, source_BS: Tensor, best: list[list[Hypothesis]], end: int) -> dict[str, list[list[Tensor]]]:
+    """The maps of what is given back, by reading it once: row t is the state that said token t."""
+    rows = [(row, one) for row, hypotheses in enumerate(best) for one in hypotheses]
+    source = source_BS[[row for row, _ in rows]]
+    longest = max(len(one.ids) for _, one in rows) + 1
+    tokens = torch.tensor(
+        [[model.start, *one.ids, *[model.padding] * (longest - 1 - len(one.ids))] for _, one in rows], device=source.device
+    )
+    if model.context is not None:
+        tokens = tokens[:, : model.context]
+    look = Look(model.crossing)
+    model(tokens, model.read(source), look)
+    found: dict[str, list[list[Tensor]]] = {}
+    for site, weights in look.seen.items():
+        maps = iter(weights().cpu())
+        read_B = (source_BS != model.source_padding).sum(1).tolist()
+        found[site] = [[next(maps)[:, : len(one.ids) + 1, :read] for one in ones] for read, ones in zip(read_B, best, strict=True)]
+    return found
+
+
+def forced(model: Translator, source: Encoded, target: Encoded, places_B: Tensor) -> dict[str, Tensor]:
+    """A site: (B, H, T, S): where a model looks when it is made to say the given translations. Row t is the state that says token t."""
+    source_BS = source_rows(source, places_B, model.source_padding).to(model.device)
+    ids_BT, place_BT = gather(target, places_B, model.padding)
+    tokens_BT = torch.cat([torch.full_like(ids_BT[:, :1], model.start), ids_BT[:, :-1]], 1)
+    tokens_BT = torch.where(place_BT >= 0, tokens_BT, model.padding).to(model.device)
+    look = Look(model.crossing)
+    with torch.inference_mode():
+        model(tokens_BT, model.read(source_BS), look)
+        return {site: weights().cpu() for site, weights in look.seen.items()}
