@@ -35,6 +35,11 @@ def refused(done: subprocess.CompletedProcess[str], *words: str, code: int = 2) 
         assert word in lines[0]
 
 
+def test_bytes_that_are_not_utf8_are_told(capsys):
+    assert cli.main(["generate", "run", "--prompt", "a\udcff"]) == 2  # as Python hands on the byte 0xff
+    assert "an argument is not UTF-8 (at letter 1" in capsys.readouterr().err
+
+
 def test_train_evaluate_score_generate_list(run: Path, regard_cli):
     config = json.loads((run / "config.json").read_text())
     assert config["model"] == {"order": 3, "smoothing": "modified-kneser-ney", "k": 1.0, "prune": [0]}

@@ -134,6 +134,8 @@ def test_edits_are_kept_with_the_run_they_were_made_for(run: Path, regard_cli):
     refused = regard_cli("generate", run / "other", "--edit", run / "kept.json")
     assert (refused.returncode, refused.stdout) == (2, "")
     assert "made for another run" in refused.stderr
+    late = regard_cli("look", run / "run", "--text", "the dog", "--edit", '{"do": "zero", "site": "embedding", "rows": [9]}')
+    assert "the edits name positions [9], past the text's last, 2" in late.stdout
 
 
 def test_json_there_and_back():
@@ -148,6 +150,10 @@ def test_json_there_and_back():
     [
         ("nowhere.json", "nowhere.json: cannot be read"),
         ("[1", "--edit: is not JSON"),
+        ("", "--edit is empty"),
+        ('{"do": "scale", "site": "embedding", "by": NaN}', "NaN is no number"),
+        ('{"do": "scale", "site": "embedding", "by": 1e39}', "do not go so far"),
+        ('{"do": "zero", "site": "embedding", "rows": [31]}', "no position 31: the model sees 31 tokens"),
         ('{"do": "burn", "site": "embedding"}', "what can be done: set, scale"),
         ('{"do": "zero"}', "zero needs 'site'"),
         ('{"do": "scale", "site": "embedding"}', "scale needs 'by'"),

@@ -139,6 +139,7 @@ def test_a_run_of_our_own_goes_out(tmp_path: Path, regard_cli):
     assert library("The dog saw Äpfel, so they say.")["input_ids"] == ids[0].tolist()
     assert (library.bos_token_id, library.eos_token_id) == (size, run.tokenizer.end)
     back = regard.load(tmp_path / "hugging")
+    assert torch.equal(logits(back, ids)[:, :, :size], logits(run, ids))  # and begins with the start mark of its own
     assert back.tokenizer.prompt("the cat") == run.tokenizer.prompt("the cat")
     refused = regard_cli("export", "run", "--to", "hugging")
     assert (refused.returncode, refused.stdout) == (2, "")

@@ -195,7 +195,15 @@ def test_the_verb_prints_writes_and_refuses(run: Path, regard_cli):
     assert "layer0.attention, head 2" in shown.stdout
     data = json.loads(regard_cli("look", run / "run", "--text", "a b c", "--rows", "-1", "--heads", "1", "--json").stdout)
     assert [len(data["weights"]["layer0.attention"]), len(data["weights"]["layer0.attention"][0])] == [1, 1]
-    for arguments, words in ((["--out", "map.gif"], ".html or .json"), (["--sites", "nowhere"], "no site matches")):
+    scores = regard_cli("look", run / "run", "--text", "a b c", "--sites", "layer0.*")
+    assert (scores.returncode, scores.stderr) == (0, "")
+    assert "numbers, in --json: layer0.attention.scores" in scores.stdout
+    refusals = (
+        (["--out", "map.gif"], ".html or .json"),
+        (["--sites", "nowhere"], "no site matches"),
+        (["--form", "map"], "--form says what"),
+    )
+    for arguments, words in refusals:
         refused = regard_cli("look", run / "run", "--text", "a", *arguments)
         assert (refused.returncode, refused.stdout) == (2, "")
         assert words in refused.stderr

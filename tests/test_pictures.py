@@ -30,8 +30,7 @@ def words_of(svg: str) -> list[str]:
 
 def test_a_map_names_every_word_and_shades_every_weight():
     svg = heat_map(lower(5), WORDS, WORDS, "head 0")
-    named = [shown(word) for word in WORDS]
-    assert words_of(svg) == [*named, *named, "head 0"]
+    assert words_of(svg) == [*(shown(word, 28) for word in WORDS), *(shown(word) for word in WORDS), "head 0"]
     squares = [one for one in ElementTree.fromstring(svg).iter(f"{SVG}rect") if one.find(f"{SVG}title") is not None]
     assert [float(one.find(f"{SVG}title").text) for one in squares] == pytest.approx([w for w in lower(5).ravel() if w > 0], abs=5e-4)
     # white at 0, (0, 80, 150) at 1: a half lies between, 255 - 127.5 and so on, rounded to even
@@ -84,6 +83,15 @@ def test_the_same_bytes_every_time_and_nothing_to_fetch(svg):
     assert not re.search(r'href="(?!data:)|<script|<b>', svg())
 
 
+def test_below_zero_bars_go_left_and_squares_turn_orange():
+    svg = bars(np.array([2.0, -1.0]), ["up", "down"], "parts")
+    up, down = [rect for rect in ElementTree.fromstring(svg).iter(f"{SVG}rect") if rect.get("height") == "12"]
+    zero = float(up.get("x"))
+    assert float(down.get("x")) + float(down.get("width")) == pytest.approx(zero, abs=0.1)
+    assert float(up.get("width")) == pytest.approx(2 * float(down.get("width")), abs=0.01)
+    assert "#d55e00" in heat_map(np.array([[1.0, -1.0]]), ["a"], ["b", "c"], "signed")  # orange at -1
+
+
 def test_arrays_of_rank_one_to_four():
     assert words_of(draw(lower(5)[4], columns=WORDS))[::2] == [shown(word, 28) for word in WORDS]
     assert len(words_of(draw(lower(5)))) == 10  # numbers where there are no words
@@ -111,11 +119,13 @@ def test_weights_from_elsewhere_are_drawn(tmp_path: Path, regard_cli):
     (tmp_path / "list.json").write_text(json.dumps([0.25, 0.75]))
     assert regard_cli("draw", "list.json", "--out", "list.svg", "--tokens", "a", "b").returncode == 0
     (tmp_path / "bad.npz").write_bytes(b"no zip")
+    np.save(tmp_path / "complex.npy", np.array([1j]))
     np.save(tmp_path / "pickled.npy", np.array([object()]), allow_pickle=True)
     for arguments, words in (
         (["bad.npz", "--out", "x.svg"], "is not an array of numbers"),
         (["pickled.npy", "--out", "x.svg"], "is not an array of numbers"),
         (["gone.npz", "--out", "x.svg"], "cannot be read"),
+        (["complex.npy", "--out", "x.svg"], "complex numbers"),
         (["w.npz", "--out", "x.gif"], "--out writes .svg, .png, .html or .json"),
         (["cross.npz", "--out", "x.html"], "the page is for a text that looks at itself"),
     ):

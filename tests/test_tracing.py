@@ -58,6 +58,7 @@ def test_contributions_sum_to_the_score(model: Transformer):
         score = prediction.features_BTD[0, 2] @ model.embedding.weight[token] + model.readout.bias[token]
     assert float(found.values.sum()) == pytest.approx(float(score), abs=1e-10)
     assert float(found.values.abs().min()) > 1e-6  # no part is forgotten
+    assert contributions(model, WORD, "the dog", "</s>").columns == ["</s>"]  # what the lens names can be traced
 
 
 def test_a_sweep_of_the_last_state_is_the_other_texts_prediction(model: Transformer):
@@ -78,6 +79,7 @@ def test_a_sweep_of_the_last_state_is_the_other_texts_prediction(model: Transfor
         (lambda model: contributions(model, WORD, "the", "the dog"), "is not one token"),
         (lambda model: contributions(model, WORD, "the", "dog", position=2), "no position 2: they go from 0 to 1"),
         (lambda model: sweep(model, WORD, "the", "the dog", "dog"), "the texts have 2 and 3 tokens"),
+        (lambda model: lens(model, WORD, ""), "nothing to trace"),
         (lambda model: lens(model, WORD, "the dog " * 20), "41 tokens and the model sees 31"),
         (lambda model: lens(Dan(WORD.size, Dan.Config()), WORD, "the"), "tracing is for transformers: dan"),
         (lambda model: contributions(Transformer(WORD.size, Transformer.Config(norm="post")), WORD, "the", "dog"), "--norm pre"),

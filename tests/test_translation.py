@@ -193,6 +193,13 @@ def test_alignments_come_from_the_state_before_the_word(run: Path, regard_cli, t
     done = regard_cli("align", run / "run", "--source", run / "en.txt", "--target", run / "es.txt")
     assert done.returncode == 0
     assert "agreement_with_model_1" in done.stderr
+    assert (
+        regard_cli("align", run / "run", "--source", run / "en.txt", "--target", run / "es.txt", "--out", "p.svg", "--line", "2").returncode
+        == 0
+    )
+    assert "corrió" in (tmp_path / "p.svg").read_text()
+    framed = shifted.picture(0)
+    assert framed.count("stroke-width") == len(pairs.alignments[0])
     (tmp_path / "found").write_text(done.stdout)
     (tmp_path / "gold").write_text("\n".join(" ".join(f"{i + 1}-{j + 1}" for i, j in sorted(one)) for one in pairs.alignments) + "\n")
     scored = json.loads(regard_cli("align", "--score", "found", "--gold", "gold", "--gold-index", "1", "--json").stdout)

@@ -35,6 +35,7 @@ def main(arguments: list[str] | None = None) -> int:
         if arguments[0] == "--version":
             print(f"regard {__version__}")
             return 0
+        _check_utf8(arguments)
         import_module(_module(arguments[0])).main(arguments[1:])
         sys.stdout.flush()
         return 0
@@ -58,6 +59,15 @@ def main(arguments: list[str] | None = None) -> int:
         if any(words in str(error) for words in ("not enough memory", "can't allocate memory", "out of memory")):
             return _say(_OUT_OF_MEMORY, MACHINE)
         raise
+
+
+def _check_utf8(arguments: list[str]) -> None:
+    """Bytes that are not UTF-8 come as halves of surrogate pairs, which nothing can write."""
+    for argument in arguments:
+        try:
+            argument.encode()
+        except UnicodeEncodeError as error:
+            raise UserError(f"an argument is not UTF-8 (at letter {error.start} of {argument[:40]!a}); convert it first") from None
 
 
 _OUT_OF_MEMORY = "out of memory: lower --order, --context, --width or --batch, raise --cutoff for a smaller vocabulary, or give less text"

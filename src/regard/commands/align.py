@@ -11,6 +11,7 @@ from regard.commands.parsing import parse
 from regard.commands.printing import print_json, print_lines
 from regard.errors import UserError
 from regard.inside.alignment import Links, Symmetry, agreement, parse_links, symmetrise, written
+from regard.inside.showing import write_picture
 from regard.runs.material import read_pairs
 from regard.runs.translations import Way, align
 from regard.text.files import read_file
@@ -38,6 +39,10 @@ class Align:
     """How both directions are put together."""
     baseline: bool = False
     """Print IBM Model 1's alignment instead."""
+    out: Path | None = None
+    """Draw one pair's weights, .svg or .png; what is right is framed where it is known."""
+    line: int = 1
+    """Which pair --out draws, from 1."""
     score: str | None = None
     """An alignment file to be measured."""
     gold: str | None = None
@@ -70,6 +75,10 @@ def main(arguments: list[str]) -> None:
 def _align(options: Align, run: str) -> None:
     pairs = read_pairs(options.source, options.target, options.pairs)
     found = align(run, pairs, way=options.way, mask_sinks=not options.sinks)
+    if options.out is not None:
+        if options.out.suffix not in (".svg", ".png") or not 1 <= options.line <= len(found.pairs):
+            raise UserError(f"--out writes .svg or .png, of --line 1 to {len(found.pairs)}")
+        write_picture(found.picture(options.line - 1), options.out)
     links = found.baseline if options.baseline else found.links
     if options.reverse is not None:
         turned = Parallel(found.pairs.name, found.pairs.targets, found.pairs.sources)

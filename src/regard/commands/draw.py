@@ -52,9 +52,16 @@ def _read(path: Path) -> dict[str, Any]:
         weights = arrays.pop("weights", None)
         if weights is None:
             raise UserError(f"{path}: holds no 'weights' (it holds: {', '.join(held)})")
+        if np.iscomplexobj(weights):
+            raise UserError(f"{path}: the weights are complex numbers; give real ones")
         words = {name: [str(word) for word in array.tolist()] for name, array in arrays.items() if name in ("tokens", "rows", "columns")}
         return {"weights": weights.astype(np.float64), **words}
     except OSError as error:
         raise UserError(f"{path}: cannot be read ({error.strerror or error})") from None
     except (ValueError, TypeError, zipfile.BadZipFile) as error:
-        raise UserError(f"{path}: is not an array of numbers ({str(error).splitlines()[0]}); give .npz, .npy or .json") from None
+        raise UserError(f"{path}: is not an array of numbers ({_why(error)}); give .npz, .npy or .json") from None
+
+
+def _why(error: Exception) -> str:
+    said = str(error).splitlines()[0]
+    return "it is no such file, or holds objects" if "pickle" in said else said

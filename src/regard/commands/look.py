@@ -5,10 +5,12 @@ from pathlib import Path
 
 from rich.console import Console
 from rich.text import Text
+from torch import Tensor
 
 from regard.commands.parsing import EditFile, RunPath, parse
 from regard.commands.printing import escaped, print_json
 from regard.errors import UserError
+from regard.inside.editing import Edited
 from regard.inside.pictures import shade
 from regard.inside.record import Record
 from regard.inside.showing import Form, check_ending, write_record
@@ -18,6 +20,7 @@ from regard.runs.looking import edited, look, save_edits
 
 SHADES = " ░▒▓█"
 WIDEST = 24  # columns of a map in a terminal
+MAPS, LINES = 12, 64  # so many maps, and tokens, at the most
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,6 +53,8 @@ def main(arguments: list[str]) -> None:
     options = parse(LookAt, arguments, "look")
     if options.out is not None:
         check_ending(options.out)
+    elif options.form != "auto":
+        raise UserError("--form says what --out FILE.svg or FILE.png shows; name one")
     run = load(options.run)
     if options.save_edit is not None:
         if options.edit is None:
@@ -69,31 +74,55 @@ def main(arguments: list[str]) -> None:
     if options.json:
         print_json(found.to_json())
         return
+    late = [] if not isinstance(run.model, Edited) else [place for place in run.model.places if place >= len(found.tokens)]
+    if late:
+        print(f"the edits name positions {late}, past the text's last, {len(found.tokens) - 1}: they change nothing here")
     for note in found.notes:
         print(note)
     _print_tokens(found, before)
     _print_words(found)
-    for site, weights_HQK in found.weights.items():
-        for head, map_QK in enumerate(weights_HQK.tolist()):
-            print(f"\n{site}, head {found.head(head)}")
-            _print_map(found, map_QK)
+    _print_maps(found)
     if options.out is not None:
         print(f"\n{options.out} shows it.")
+
+
+def _print_maps(found: Record) -> None:
+    """The first maps; scores and values are numbers for a file."""
+    maps = [(site, head, map_QK) for site, weights_HQK in _maps(found) for head, map_QK in enumerate(weights_HQK)]
+    for site, head, map_QK in maps[:MAPS]:
+        print(f"\n{site}, head {found.head(head)}")
+        _print_map(found, map_QK.tolist())
+    others = [site for site in (*found.weights, *found.values) if site not in dict(_maps(found))]
+    if len(maps) > MAPS:
+        print(f"\n... and {len(maps) - MAPS} maps more: --out FILE.html shows them all, --sites and --heads choose")
+    if others:
+        print(f"\nnumbers, in --json: {', '.join(others)}")
+
+
+def _maps(found: Record) -> list[tuple[str, Tensor]]:
+    return [(site, weights_HQK) for site, weights_HQK in found.weights.items() if not site.endswith(".scores")]
 
 
 def _print_tokens(found: Record, before: Record | None) -> None:
     """A line a token: how surprising it was (under an edit also how much more than before), and what is expected after it."""
     width = min(20, max(len(escaped(token)) for token in found.tokens))
-    for place, token in enumerate(found.tokens):
+    skipped = max(0, len(found.tokens) - LINES)
+    if skipped:
+        print(f"... {skipped} tokens before these: --json has them all")
+    for place, token in list(enumerate(found.tokens))[skipped:]:
         nll = found.surprisal[place]
         surprise = " " * 7 if nll is None else f"{nll:7.2f}"
         if before is not None:
             was = before.surprisal[place]
-            surprise += " " * 9 if nll is None or was is None else f" ({nll - was:+.2f})"
-        expected = ", ".join(f"{escaped(word)} {p:.2f}" for word, p in found.likeliest[place][:3])
+            surprise += " " * 8 if nll is None or was is None else f" ({nll - was:+.2f})"
+        expected = ", ".join(f"{escaped(word)} {chance(p)}" for word, p in found.likeliest[place][:3])
         share = None if found.gate is None else found.gate[place]
         gate = "" if share is None else f"   vocabulary {share:.2f}"
         print(f"{place:4} {escaped(token):<{width}} {surprise}   then {expected}{gate}")
+
+
+def chance(p: float) -> str:
+    return f"{p:.2f}" if p >= 0.005 or p == 0 else f"{p:.0e}"
 
 
 def _print_words(found: Record) -> None:
@@ -101,7 +130,7 @@ def _print_words(found: Record) -> None:
     console = Console(highlight=False)
     if not console.is_terminal:
         return
-    for site, weights_HQK in found.weights.items():
+    for site, weights_HQK in _maps(found):
         row_K = weights_HQK[:, -1].mean(0).tolist()
         line = Text(f"{site}, mean of heads: ")
         for token, weight in zip(found.tokens[found.first : found.last], row_K, strict=False):
@@ -113,7 +142,8 @@ def _print_map(found: Record, map_QK: list[list[float]]) -> None:
     """Rows look at columns; the fuller a square, the more weight. Long texts show what came last."""
     columns = range(max(0, len(map_QK[0]) - WIDEST), len(map_QK[0]))
     width = min(14, max(len(escaped(token)) for token in found.tokens))
-    print(" " * (width + 6) + "".join(f"{column % 100:<2}" for column in columns))
+    names = [f"{(found.first + column) % 100:<2}" if found.first + column < found.last else "v " for column in columns]
+    print(" " * (width + 6) + "".join(names) + (" v: the vocabulary" if names[-1] == "v " else ""))
     for place, weights in list(zip(found.rows, map_QK, strict=True))[-WIDEST:]:
         squares = "".join(SHADES[min(4, round(weights[column] * 4 + 0.3))] * 2 for column in columns)
         print(f"{place:4} {escaped(found.tokens[place])[:width]:<{width}} {squares}")

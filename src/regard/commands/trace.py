@@ -6,7 +6,7 @@ from pathlib import Path
 from regard.commands.parsing import RunPath, parse
 from regard.commands.printing import escaped, print_json
 from regard.errors import UserError
-from regard.inside.pictures import bars, heat_map
+from regard.inside.pictures import bars, heat_map, table
 from regard.inside.showing import write_picture
 from regard.inside.tracing import Traced
 from regard.runs.looking import contributions, lens, sweep
@@ -43,19 +43,26 @@ def main(arguments: list[str]) -> None:
         found = sweep(options.run, options.text, options.other, options.word)
         title = f"change of log P(“{options.word}”) when a state is taken from the other text"
     if options.out is not None:
-        values = found.values.numpy()
-        single = len(found.columns) == 1
-        write_picture(bars(values[:, 0], found.rows, title) if single else heat_map(values, found.rows, found.columns, title), options.out)
+        write_picture(_picture(found, title), options.out)
     if options.json:
         print_json({"rows": found.rows, "columns": found.columns, "values": found.values.tolist(), "words": found.words})
     else:
         _print(found)
 
 
+def _picture(found: Traced, title: str) -> str:
+    values = found.values.numpy()
+    if found.words is not None:
+        return table(values, found.rows, found.columns, found.words, f"{title} (darker: more probable)")
+    if len(found.columns) == 1:
+        return bars(values[:, 0], found.rows, f"{title}: {values.sum():.3f} in all")
+    return heat_map(values, found.rows, found.columns, title)
+
+
 def _print(found: Traced) -> None:
     """A line a row; the lens has a word beside each number. A score's parts end with their sum."""
     width = max(map(len, found.rows))
-    if len(found.columns) == 1:
+    if found.words is None and len(found.columns) == 1:
         for name, value in zip(found.rows, found.values[:, 0].tolist(), strict=True):
             print(f"{name:<{width}} {value:+9.4f}")
         print(f"{'sum: the score':<{width}} {float(found.values.sum()):+9.4f}")

@@ -92,5 +92,10 @@ def _draw(one: Translation, out: str) -> None:
     if not one.attention:
         raise UserError("this translator has no attention (--score none): there is nothing to draw")
     site, weights_HTS = list(one.attention.items())[-1]
-    grid = heat_map(weights_HTS.mean(0).numpy(), one.tokens, one.source_tokens, f"{site}, mean of {len(weights_HTS)} heads")
+    grid = heat_map(
+        weights_HTS.mean(0).numpy(),
+        one.tokens,
+        one.source_tokens,
+        site if len(weights_HTS) == 1 else f"{site}, mean of {len(weights_HTS)} heads",
+    )
     write_picture(grid, Path(out))

@@ -17,6 +17,8 @@ from regard.models.contract import LanguageModel, Prediction, State
 from regard.parts.look import Change, Look, Place
 from regard.tokens.contract import Tokenizer
 
+LARGEST = 1e30  # single precision overflows not far above
+
 
 @final
 class Edited(LanguageModel):
@@ -24,9 +26,10 @@ class Edited(LanguageModel):
 
     family = "edited"
 
-    def __init__(self, model: LanguageModel, changes: dict[str, Change]):
+    def __init__(self, model: LanguageModel, changes: dict[str, Change], places: list[int]):
+        """`places` are the positions that the edits name."""
         super().__init__(model.vocabulary_size, model.config)
-        self.model, self._changes = model, changes
+        self.model, self._changes, self.places = model, changes, places
         self.context, self.cache = model.context, model.cache
         self.batch_tokens, self.row_tokens = model.batch_tokens, model.row_tokens
 
@@ -50,7 +53,10 @@ def edit_model(model: LanguageModel, tokenizer: Tokenizer, edits: Sequence[Edit]
         for site in fnmatch.filter(model.sites(), edit.site):
             one = dataclasses.replace(edit, site=site)
             chains.setdefault(site, []).append(one.prepare(partial(_seen, model, tokenizer, site)))
-    edited = Edited(model, {site: _chain(changes) for site, changes in chains.items()}).eval()
+    places = sorted({place for edit in edits for place in edit.places()})
+    if places and model.context is not None and places[-1] >= model.context:
+        raise UserError(f"there is no position {places[-1]}: the model sees {model.context} tokens, from 0")
+    edited = Edited(model, {site: _chain(changes) for site, changes in chains.items()}, places).eval()
     with torch.inference_mode():  # what does not fit is told before anything long begins
         edited(torch.tensor([[tokenizer.start]], device=model.device))
     return edited
@@ -99,15 +105,21 @@ def edits_from_json(data: Any, fingerprint: str | None, name: str) -> list[Edit]
 def read_edits(source: str | Path, fingerprint: str | None) -> list[Edit]:
     """From a file, or from JSON itself where the text begins with { or [."""
     text = str(source)
-    name = "--edit" if text.lstrip()[:1] in ("{", "[") else text
+    if not text.strip():
+        raise UserError("--edit is empty; give a JSON file of edits, or the JSON itself")
+    name = "--edit" if text.lstrip()[:1] in ("{", "[", '"') else text
     try:
         content = text if name == "--edit" else Path(source).read_text(encoding="utf-8")
-        data = json.loads(content)
+        data = json.loads(content, parse_constant=_no_number)
     except OSError as error:
         raise UserError(f"{name}: cannot be read ({error.strerror})") from None
     except ValueError as error:
         raise UserError(f"{name}: is not JSON ({error})") from None
     return edits_from_json(data, fingerprint, name)
+
+
+def _no_number(word: str) -> float:
+    raise ValueError(f"{word} is no number")
 
 
 def _edit(item: Any, name: str) -> Edit:
@@ -130,6 +142,8 @@ def _edit(item: Any, name: str) -> Edit:
         }
         if not isinstance(value, expected.get(key, tuple)) or (isinstance(value, tuple) and not all(type(one) is int for one in value)):
             raise UserError(f"{name}: {key!r} cannot be {item[key]!r}")
+        if isinstance(value, float) and abs(value) > LARGEST:
+            raise UserError(f"{name}: {key!r} cannot be {item[key]!r}: the model's numbers do not go so far")
     missing = [key for key, field in fields.items() if field.default is dataclasses.MISSING and key not in given]
     if missing:
         raise UserError(f"{name}: {item['do']} needs {', '.join(map(repr, missing))}")

@@ -31,6 +31,10 @@ class Edit(ABC):
 
     kinds: ClassVar[tuple[Kind, ...]] = ("weights", "scores", "values")
 
+    def places(self) -> tuple[int, ...]:
+        """The positions it names."""
+        return (*(self.rows or ()), *(self.columns or ()))
+
     def kind(self, place: Place) -> Kind:
         return "values" if place.column_BK is None else "scores" if self.site.endswith(".scores") else "weights"
 
@@ -181,9 +185,12 @@ class Move(Edit):
     share: float = 1.0
     kinds = ("weights",)
 
+    def places(self) -> tuple[int, ...]:
+        return (*super().places(), self.source, self.to)
+
     def change(self, tensor: Tensor, chosen: Tensor, place: Place) -> Tensor:
         if not 0 <= self.share <= 1:
-            raise UserError(f"move: --share is between 0 and 1, not {self.share:g}")
+            raise UserError(f"move: the share is between 0 and 1, not {self.share:g}")
         assert place.column_BK is not None
         seen = visible(tensor, place)
         source, to = (widen(place.column_BK == column, tensor.shape[3], False)[:, None, None] & seen for column in (self.source, self.to))

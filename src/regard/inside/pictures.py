@@ -7,7 +7,7 @@ Shape legend: Q rows, K columns, H heads, S sites.
 import base64
 import struct
 import zlib
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from html import escape
 
 import numpy as np
@@ -19,7 +19,7 @@ DARK = "#222"
 ACCENT = "#D55E00"
 SQUARES = 4096  # a map of more squares is one image inside the picture
 MANY = 40  # words in a row of a map
-LONGEST = 14  # letters of a word that are shown
+LONGEST, WIDER = 14, 28  # letters of a word that are shown above a map and beside it
 
 
 def shade(weight: float) -> str:
@@ -27,15 +27,20 @@ def shade(weight: float) -> str:
     return "#" + "".join(f"{round(255 - depth * min(1.0, abs(weight))):02x}" for depth in depths)
 
 
-def heat_map(weights_QK: np.ndarray, rows: Sequence[str], columns: Sequence[str], title: str = "") -> str:
-    """Rows look at columns; every word is named where there is room, every nth where there is not."""
+def heat_map(
+    weights_QK: np.ndarray, rows: Sequence[str], columns: Sequence[str], title: str = "", right: Collection[tuple[int, int]] = ()
+) -> str:
+    """Rows look at columns; every word is named where there is room, every nth where there is not. What is right is framed."""
     queries, keys = weights_QK.shape
     weights_QK, title = _legible(weights_QK, title)
     size = _square(max(queries, keys))
-    left, top = _label_width(rows), _label_width(columns) + (2 * FONT if title else 0)
+    left, top = _label_width(rows, WIDER), _label_width(columns) + (2 * FONT if title else 0)
     marks = [_map(weights_QK, left, top, size)]
-    marks += [_text(left - 4, top + (q + 0.5) * size, rows[q], "end") for q in range(0, queries, _every(size))]
+    marks += [_text(left - 4, top + (q + 0.5) * size, rows[q], "end", longest=WIDER) for q in range(0, queries, _every(size))]
     marks += [_text(left + (k + 0.5) * size, top - 4, columns[k], "start", turned=True) for k in range(0, keys, _every(size))]
+    for q, k in sorted(right):
+        place = f'x="{left + k * size + 1.5:.1f}" y="{top + q * size + 1.5:.1f}" width="{size - 3:.1f}" height="{size - 3:.1f}"'
+        marks.append(f'<rect {place} fill="none" stroke="{ACCENT}" stroke-width="2"/>')
     if title:
         marks.append(_title(title))
     return _svg(max(left + keys * size + 8, _wide(title)), top + queries * size + 8, marks)
@@ -67,7 +72,7 @@ def mosaic(maps_SHQK: Sequence[np.ndarray], names: Sequence[str], title: str = "
     legible = [[_legible(weights_QK, title) for weights_QK in maps_HQK] for maps_HQK in maps_SHQK]
     title = legible[0][0][1]
     widest = max(len(maps_HQK) for maps_HQK in maps_SHQK)
-    left, top = _label_width(names, longest=28), (3.5 if title else 1.5) * FONT
+    left, top = _label_width(names, longest=WIDER), (3.5 if title else 1.5) * FONT
     marks = [_title(title)] if title else []
     marks += [
         _text(left + (h + 0.5) * (side + gap) - gap / 2, top - 8, f"head {number}", "middle")
@@ -75,7 +80,7 @@ def mosaic(maps_SHQK: Sequence[np.ndarray], names: Sequence[str], title: str = "
     ]
     for s, (name, maps) in enumerate(zip(names, legible, strict=True)):
         y = top + s * (side + gap)
-        marks.append(_text(left - 6, y + side / 2, name, "end", longest=28))
+        marks.append(_text(left - 6, y + side / 2, name, "end", longest=WIDER))
         for h, (weights_QK, _) in enumerate(maps):
             x = left + h * (side + gap)
             marks.append(_image(weights_QK, x, y, side, side))
@@ -86,17 +91,36 @@ def mosaic(maps_SHQK: Sequence[np.ndarray], names: Sequence[str], title: str = "
 def bars(shares_K: np.ndarray, words: Sequence[str], title: str = "") -> str:
     """One number for each word, as bars (orange below 0): a row of weights, the parts of a mixture or of a score."""
     step, width = FONT * 1.6, 320
-    left, top = _label_width(words, longest=28), (3.0 if title else 1.0) * FONT
+    left, top = _label_width(words, longest=WIDER), (3.0 if title else 1.0) * FONT
     marks = [_title(title)] if title else []
-    largest = max(float(np.abs(shares_K).max()), 1e-9)
+    most, least = max(float(shares_K.max()), 0.0), min(float(shares_K.min()), 0.0)
+    scale = width / max(most - least, 1e-9)
+    zero = left - least * scale + (50 if least < 0 else 0)  # to its left: what is below 0, and room for its number
     for k, share in enumerate(shares_K.tolist()):
-        y, length = top + k * step, abs(share) / largest * width
-        marks.append(_text(left - 6, y + FONT / 2, words[k], "end", longest=28))
-        colour = "#0072B2" if share >= 0 else ACCENT
-        marks.append(f'<rect x="{left:.1f}" y="{y:.1f}" width="{length:.2f}" height="{FONT}" fill="{colour}"/>')
+        y, length = top + k * step, abs(share) * scale
+        marks.append(_text(left - 6, y + FONT / 2, words[k], "end", longest=WIDER))
+        x, colour = (zero, "#0072B2") if share >= 0 else (zero - length, ACCENT)
+        marks.append(f'<rect x="{x:.1f}" y="{y:.1f}" width="{length:.2f}" height="{FONT}" fill="{colour}"/>')
         said = f"{share:.3f}" if abs(share) >= 0.01 or share == 0 else f"{share:.1e}"
-        marks.append(_text(left + length + 6, y + FONT / 2, said, "start"))
-    return _svg(max(left + width + 60, _wide(title)), top + len(words) * step, marks)
+        beside, anchor = (zero + length + 6, "start") if share >= 0 else (zero - length - 6, "end")
+        marks.append(_text(beside, y + FONT / 2, said, anchor))
+    return _svg(max(zero + most * scale + 60, _wide(title)), top + len(words) * step, marks)
+
+
+def table(shares_QK: np.ndarray, rows: Sequence[str], columns: Sequence[str], words: Sequence[Sequence[str]], title: str = "") -> str:
+    """A word in every square, which is shaded by its share."""
+    wide, high = 0.62 * FONT * LONGEST + 8, FONT * 1.8
+    left, top = _label_width(rows, WIDER), (4.5 if title else 2.5) * FONT
+    marks = [_title(title)] if title else []
+    marks += [_text(left + (k + 0.5) * wide, top - FONT, word, "middle") for k, word in enumerate(columns)]
+    for q, row in enumerate(rows):
+        marks.append(_text(left - 6, top + (q + 0.5) * high, row, "end", longest=WIDER))
+        for k in range(len(columns)):
+            share, x, y = float(shares_QK[q, k]), left + k * wide, top + q * high
+            marks.append(f'<rect x="{x:.1f}" y="{y:.1f}" width="{wide:.1f}" height="{high:.1f}" fill="{shade(share)}" stroke="#ddd"/>')
+            said = _text(x + wide / 2, y + high / 2, words[q][k], "middle")
+            marks.append(said.replace("<text", '<text fill="white"', 1) if share > 0.55 else said)
+    return _svg(max(left + len(columns) * wide + 8, _wide(title)), top + len(rows) * high + 8, marks)
 
 
 def to_png(svg: str) -> bytes:

@@ -106,5 +106,6 @@ def checked(asked: Sequence[int] | None, size: int, what: str, first: int = 0) -
     numbers = range(first, size) if asked is None else asked
     for number in numbers:
         if not -size <= number < size or number % size < first:
-            raise UserError(f"there is no {what} {number}: they go from {first} to {size - 1}")
+            why = f" (the window of the context that ends with the last row asked for begins at {first})" if first else ""
+            raise UserError(f"there is no {what} {number}: they go from {first} to {size - 1}{why}")
     return [number % size for number in numbers]

@@ -45,7 +45,8 @@ def picture(record: Record, form: Form = "auto") -> str:
     if not maps:
         raise UserError("nothing was weighed at these sites; --form mixture shows what was predicted")
     if form == "mosaic":
-        title = f"{len(record.rows)} rows, {record.last - record.first} columns"
+        text = " ".join(record.tokens[record.first : record.last])
+        title = f"{text[:77]}..." if len(text) > 80 else text
         return mosaic([weights_HQK.numpy() for weights_HQK in maps.values()], list(maps), title, record.heads)
     site, weights_HQK = next(iter(maps.items()))
     rows = [record.tokens[row] for row in record.rows]

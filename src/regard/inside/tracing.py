@@ -115,16 +115,22 @@ def _transformer(model: LanguageModel) -> Transformer:
 
 def _ids(model: LanguageModel, tokenizer: Tokenizer, text: str) -> Tensor:
     ids = [tokenizer.start, *tokenizer.prompt(text)]
+    if len(ids) == 1:
+        raise UserError("there is nothing to trace: give some text")
     if model.context is not None and len(ids) > model.context:
         raise UserError(f"the text has {len(ids)} tokens and the model sees {model.context}: shorten it")
     return torch.tensor([ids], device=model.device)
 
 
 def _token(tokenizer: Tokenizer, word: str) -> int:
+    special = {"</s>": tokenizer.end, "<unk>": tokenizer.unknown}.get(word)
+    if special is not None:
+        return special
     ids = tokenizer.prompt(word)
     if len(ids) != 1 or ids[0] == tokenizer.unknown:
         parts = ", ".join(repr(tokenizer.name(token)) for token in ids)
-        raise UserError(f"{word!r} is not one token of this vocabulary (it reads {parts or 'nothing'}); mind a space before it")
+        hint = "" if tokenizer.kind == "word" else "; mind a space before it"
+        raise UserError(f"{word!r} is not one token of this vocabulary (it reads {parts or 'nothing'}){hint}")
     return ids[0]
 
 

@@ -68,14 +68,19 @@ def read(folder: Path) -> tuple[Transformer, SubwordTokenizer]:
             positions="learned", dropout=config.get("resid_pdrop", 0.1), tied=tied, readout_bias=False,
         ),
     )  # fmt: skip
-    end = config.get("eos_token_id", size - 1)
-    tokenizer = SubwordTokenizer(_library(folder), "file", end if end is not None and end < size else size - 1, size)
+    start, end = (_token(config.get(name), size) for name in ("bos_token_id", "eos_token_id"))
+    tokenizer = SubwordTokenizer(_library(folder), "file", end, size)
     try:
         theirs = {name.removeprefix("transformer."): tensor.float() for name, tensor in load_file(folder / MODEL).items()}
-        model.load_state_dict(_ours(theirs, config["n_layer"], tokenizer.end, tied, size))
+        model.load_state_dict(_ours(theirs, config["n_layer"], start, tied, size))
     except (KeyError, RuntimeError, SafetensorError) as error:
         raise UserError(f"{folder}: {MODEL} does not fit {CONFIG} ({str(error).splitlines()[0]})") from None
     return model, tokenizer
+
+
+def _token(number: int | None, size: int) -> int:
+    """A token's number as the configuration has it; the last where it says nothing of use."""
+    return number if number is not None and number < size else size - 1
 
 
 def _library(folder: Path) -> Library:
@@ -92,10 +97,10 @@ def _library(folder: Path) -> Library:
     return library
 
 
-def _ours(theirs: dict[str, Tensor], layers: int, end: int, tied: bool, size: int) -> dict[str, Tensor]:
+def _ours(theirs: dict[str, Tensor], layers: int, start: int, tied: bool, size: int) -> dict[str, Tensor]:
     words = theirs["wte.weight"]
     ours = {
-        "embedding.weight": torch.cat([words, words[end : end + 1], torch.zeros_like(words[:1])]),
+        "embedding.weight": torch.cat([words, words[start : start + 1], torch.zeros_like(words[:1])]),
         "trunk.positions.table.weight": theirs["wpe.weight"],
         "readout.bias": torch.zeros(size),
     }
@@ -115,8 +120,10 @@ def write(model: Transformer, tokenizer: SubwordTokenizer, folder: Path) -> None
     _check(model)
     ours = {name: tensor.detach().cpu() for name, tensor in model.tensors().items()}
     words, size = ours["embedding.weight"], model.vocabulary_size
-    # where <s> has the vector of the end, as in GPT-2 itself, it is that token; otherwise it and the padding are tokens of their own
-    own_start = not torch.equal(words[size], words[tokenizer.end])
+    # where <s> has the vector of a token, as in GPT-2 itself, it is that token; otherwise it and the padding are tokens of their own
+    same = (words[:size] == words[size]).all(1).nonzero().flatten().tolist()
+    own_start = not same
+    start = size if own_start else tokenizer.end if tokenizer.end in same else same[0]
     words = words[: size + 2] if own_start else words[:size]
     theirs = {"wte.weight": words, "wpe.weight": ours["trunk.positions.table.weight"]}
     for part in ("weight", "bias"):
@@ -131,7 +138,7 @@ def write(model: Transformer, tokenizer: SubwordTokenizer, folder: Path) -> None
         tensors["lm_head.weight"] = torch.cat([untied, torch.zeros(len(words) - len(untied), untied.shape[1])])
     save_file(tensors, folder / MODEL, metadata={"format": "pt"})
     _write_tokenizer(tokenizer, own_start, folder)
-    (folder / CONFIG).write_text(json.dumps(_config(model, len(words), size if own_start else tokenizer.end, tokenizer.end), indent=2))
+    (folder / CONFIG).write_text(json.dumps(_config(model, len(words), start, tokenizer.end), indent=2))
 
 
 def _check(model: Transformer) -> None:

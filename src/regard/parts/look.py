@@ -44,7 +44,8 @@ class Look:
         """Every name must be one of the model's sites."""
         for name in (*self._patterns, *self._changes):
             if not fnmatch.filter(sites, name):
-                raise UserError(f"no site matches {name!r}; there are: {', '.join(f'{site} {shape}' for site, shape in sites.items())}")
+                there = ", ".join(f"{site} {shape}" for site, shape in sites.items()) or "none in this family"
+                raise UserError(f"no site matches {name!r}; there are: {there}")
 
     def also(self, changes: Mapping[str, Change]) -> "Look":
         """The same look, what it sees included, with more changes."""

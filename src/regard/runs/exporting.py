@@ -7,7 +7,7 @@ from regard.errors import UserError
 from regard.models import arpa, gpt2
 from regard.models.ngram import Ngram
 from regard.models.transformer import Transformer
-from regard.runs.folder import Run, check_free, load, renamed_into, save
+from regard.runs.folder import Run, load, renamed_into, save
 from regard.tokens.contract import Tokenizer
 from regard.tokens.subwords import SubwordTokenizer
 from regard.tokens.words import WordTokenizer
@@ -22,6 +22,8 @@ def export(run: Run | str | Path, to: str | Path) -> Path:
     if not arpa.is_arpa(out):
         if isinstance(opened.model, Transformer):
             return _checkpoint(opened.model, opened.tokenizer, out)
+        if not isinstance(opened.model, Ngram):
+            raise UserError(f"a {opened.model.family} run has no other form; its folder can be copied as it is")
         return save(opened, out).folder or out
     if out.exists():
         raise UserError(f"{out}: exists already; choose another --to or remove it")
@@ -39,7 +41,8 @@ def export(run: Run | str | Path, to: str | Path) -> Path:
 
 
 def _checkpoint(model: Transformer, tokenizer: Tokenizer, out: Path) -> Path:
-    check_free(out)
+    if out.exists():
+        raise UserError(f"{out}: exists already; choose another --to or remove it")
     if not isinstance(tokenizer, SubwordTokenizer):
         raise UserError(f"GPT-2 reads byte-pair encoding; this run reads --tokens {tokenizer.kind}: train one with --tokens bpe")
     with renamed_into(out) as folder:

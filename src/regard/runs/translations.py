@@ -12,6 +12,7 @@ from torch import Tensor
 
 from regard.errors import UserError
 from regard.inside.alignment import Links, ModelOne, agreement, from_weights, to_words
+from regard.inside.pictures import heat_map
 from regard.inside.words import word_starts
 from regard.models.translation import Translator
 from regard.probabilities import translating
@@ -126,6 +127,13 @@ class Aligned:
     head: int
     agreement_with_baseline: float  # 1 - AER against IBM Model 1
     baseline: list[Links]
+    weights: list[Tensor]  # of each pair: (target words, source words)
+
+    def picture(self, number: int) -> str:
+        """The weights of one pair, what is right framed where it is known."""
+        source, target = self.pairs.sources[number].split(), self.pairs.targets[number].split()
+        right = () if self.pairs.alignments is None else {(j, i) for i, j in self.pairs.alignments[number]}
+        return heat_map(self.weights[number].numpy(), target, source, f"{self.site}, head {self.head}", right)
 
 
 def align(run: Run | str | Path, pairs: Parallel | None = None, *, way: Way = "shifted", mask_sinks: bool = True) -> Aligned:
@@ -146,7 +154,7 @@ def align(run: Run | str | Path, pairs: Parallel | None = None, *, way: Way = "s
     some = min(CHOSEN_ON, len(pairs))
     site, head = min(maps, key=lambda one: agreement([from_weights(weights) for weights in maps[one][:some]], gold[:some]).aer)
     links = [from_weights(weights) for weights in maps[site, head]]
-    return Aligned(pairs, links, site, head, 1 - agreement(links, baseline).aer, baseline)
+    return Aligned(pairs, links, site, head, 1 - agreement(links, baseline).aer, baseline, maps[site, head])
 
 
 def _forced(run: Run, encoded: EncodedPairs, way: Way, mask_sinks: bool) -> dict[tuple[str, int], list[Tensor]]:
