@@ -17,6 +17,7 @@ VERBS = {
     "align": ("regard.commands.align", "which word stands for which, and how right that is"),
     "look": ("regard.commands.look", "what a run expects and weighs while it reads a text"),
     "trace": ("regard.commands.trace", "where a Transformer's prediction comes from"),
+    "lesson": ("regard.commands.lesson", "the lectures' worked examples, step by step"),
     "draw": ("regard.commands.draw", "a picture of weights from any tool"),
     "export": ("regard.commands.export", "a run in another form (ARPA, GPT-2)"),
     "list": ("regard.commands.listing", "families, recipes, lessons, puzzles, benchmarks"),

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from regard.commands.parsing import parse
 from regard.commands.printing import print_json
+from regard.lessons.lesson import LESSONS
 from regard.models import FAMILIES, TRANSLATORS
 from regard.runs.recipes import RECIPES
 
@@ -21,7 +22,7 @@ def main(arguments: list[str]) -> None:
     found: dict[str, list[str]] = {
         "families": list(FAMILIES | TRANSLATORS),
         "recipes": list(RECIPES),
-        "lessons": [],
+        "lessons": list(LESSONS),
         "puzzles": [],
         "benchmarks": [],
     }

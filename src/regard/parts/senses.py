@@ -24,6 +24,19 @@ def weave(weights_BLQK: Tensor, senses_BLKD: Tensor) -> Tensor:
     return weights_BLQK.transpose(1, 2).flatten(2) @ senses_BLKD.flatten(1, 2)
 
 
+def topic_evidence(senses_KLD: Tensor, topics: int) -> tuple[Tensor, Tensor]:
+    """(evidence_KL, query_KL): what the other words say for each sense of a word, as the lecture's small Backpack weighs.
+
+    The last `topics` components of a word's senses, summed, are its evidence for each topic; sense l is weighed by topic l.
+    evidence: sum over the others r of C(x_r)_l / sum_m C(x_r)_m;  query: the same summed first, then normalised. A word that says nothing
+    of topics adds nothing.
+    """
+    topic_KL = senses_KLD.sum(1)[:, -topics:]
+    share_KL = topic_KL / topic_KL.sum(1, keepdim=True).clamp(min=1e-300)
+    summed_KL = topic_KL.sum(0) - topic_KL
+    return share_KL.sum(0) - share_KL, summed_KL / summed_KL.sum(1, keepdim=True).clamp(min=1e-300)
+
+
 @final
 class SenseNetwork(nn.Module):
     """C(x): a word's embedding alone, without its position, to its sense vectors.

@@ -1,0 +1,136 @@
+"""Translators: how right their alignments are, whether attention stops the fall on long sentences, how fast they decode.
+
+Hugging Face's MarianMT of the same size stands beside them.
+
+python bench/translation.py [--only aer length speed small] [--tatoeba ../shared/data/tatoeba/eng-spa.tsv] [--minutes 2]
+"""
+
+import argparse
+import statistics
+import tempfile
+import time
+from pathlib import Path
+
+import torch
+
+import regard
+from regard.inside.alignment import agreement, symmetrise
+from regard.models.transformer_translator import TransformerTranslator
+from regard.probabilities.beams import beam_search
+from regard.probabilities.quality import bleu
+from regard.text import parallel
+
+
+def aer(work: Path, options: argparse.Namespace) -> None:
+    """Every way of reading alignments, beside IBM Model 1 counted on the same held-out pairs and on all of them."""
+    runs = {family: regard.train(family, out=str(work / family)) for family in ("recurrent-translator", "transformer-translator")}
+    whole = parallel.built_in()
+    valid = parallel.hold_out(whole)[1]
+    for family, trained in runs.items():
+        print(f"{family}: BLEU {trained.more['bleu']:.1f}, trained in {trained.seconds:.0f} s", flush=True)
+        for way in ("shifted", "naive"):
+            for mask in (True, False):
+                found = regard.align(trained.run, valid, way=way, mask_sinks=mask)
+                right = agreement(found.links, valid.alignments)
+                sinks = "sinks masked" if mask else "sinks seen"
+                print(f"  {way}, {sinks}: AER {right.aer:.3f} ({found.site} head {found.head})", flush=True)
+    turned = Path(work / "pairs.tsv")
+    train = parallel.hold_out(whole)[0]
+    turned.write_text("".join(f"{target}\t{source}\n" for source, target in zip(train.sources, train.targets, strict=True)))
+    back = regard.train("recurrent-translator", pairs=str(turned), out=str(work / "back"))
+    forward = regard.align(runs["recurrent-translator"].run, valid)
+    backward = regard.align(back.run, parallel.Parallel("turned", valid.targets, valid.sources)).links
+    for how in ("intersection", "union", "grow-diag", "grow-diag-final"):
+        both = [symmetrise(a, frozenset((i, j) for j, i in b), how) for a, b in zip(forward.links, backward, strict=True)]
+        print(f"  both directions, {how}: AER {agreement(both, valid.alignments).aer:.3f}", flush=True)
+    print(f"IBM Model 1, on the {len(valid)} held-out pairs alone: AER {agreement(forward.baseline, valid.alignments).aer:.3f}")
+    everything = regard.align(runs["recurrent-translator"].run, whole)
+    places = [place for place, source in enumerate(whole.sources) if source in set(valid.sources)]
+    counted = [everything.baseline[place] for place in places]
+    print(f"IBM Model 1, counted on all {len(whole)} pairs: AER {agreement(counted, valid.alignments).aer:.3f}", flush=True)
+
+
+def length(work: Path, options: argparse.Namespace) -> None:
+    """With and without attention, by the length of the source: does attention stop the fall?"""
+    for score in ("bilinear", "none"):
+        trained = regard.train(
+            "recurrent-translator", pairs=str(options.tatoeba), out=str(work / score), score=score, tokens="bpe", bpe_size=4000, width=256,
+            minutes=options.minutes, batch_tokens=2048, learning_rate=0.004, evaluate_every=500,
+        )  # fmt: skip
+        pairs = parallel.hold_out(parallel.read_table(str(options.tatoeba)))[1]
+        pairs = pairs.part(range(0, len(pairs), max(1, len(pairs) // 1200)))
+        said = [one[0].text for one in regard.translate(trained.run, list(pairs.sources), beam=1)]
+        print(f"score {score}: {trained.steps} steps, loss {trained.loss:.3f}, BLEU {bleu(said, pairs.targets).score:.1f}")
+        words = [len(source.split()) for source in pairs.sources]
+        for low, high in ((1, 4), (5, 7), (8, 10), (11, 15), (16, 99)):
+            some = [place for place, count in enumerate(words) if low <= count <= high]
+            if len(some) > 20:
+                quality = bleu([said[place] for place in some], [pairs.targets[place] for place in some])
+                print(f"  {low}-{high} words: BLEU {quality.score:.1f} ({len(some)} sentences)", flush=True)
+
+
+def _speed(model: TransformerTranslator, rows: int, read: int, write: int, beam: int) -> float:
+    source_BS = torch.randint(0, model.source_size, (rows, read))
+    began = time.perf_counter()
+    with torch.inference_mode():
+        found = beam_search(model, model.read(source_BS), 0, beam, torch.full((rows,), write + 1), forced=write + 1)
+    seconds = time.perf_counter() - began
+    assert all(len(one[0].ids) == write for one in found)
+    return rows / seconds
+
+
+def speed(work: Path, options: argparse.Namespace) -> None:
+    """Beam 5, 64 sentences of 20 tokens, 20 tokens written, 3 + 3 layers of 256, 8,000 tokens: beside a MarianMT of the same size."""
+    from transformers import MarianConfig, MarianMTModel
+
+    rows, read, write, beam, size = 64, 20, 20, 5, 8000
+    config = MarianConfig(
+        vocab_size=size, d_model=256, encoder_layers=3, decoder_layers=3, encoder_attention_heads=4, decoder_attention_heads=4,
+        encoder_ffn_dim=1024, decoder_ffn_dim=1024, max_position_embeddings=64, pad_token_id=size - 1, eos_token_id=0,
+        decoder_start_token_id=size - 1, forced_eos_token_id=0, bos_token_id=None,
+    )  # fmt: skip
+    torch.manual_seed(1)
+    theirs = MarianMTModel(config).eval()
+    ours = TransformerTranslator(size, TransformerTranslator.Config(layers=3, width=256, heads=4, context=64)).eval()
+    source_BS = torch.randint(1, size - 1, (rows, read))
+    results: dict[str, list[float]] = {"ours": [], "MarianMT": []}
+    for _ in range(4):
+        results["ours"].append(_speed(ours, rows, read, write, beam))
+        began = time.perf_counter()
+        with torch.inference_mode():
+            out = theirs.generate(source_BS, num_beams=beam, min_new_tokens=write, max_new_tokens=write, do_sample=False)
+        results["MarianMT"].append(rows / (time.perf_counter() - began))
+        assert out.shape[1] == write + 1
+    middle = {name: statistics.median(times[1:]) for name, times in results.items()}
+    print(
+        f"beam {beam}, {rows} sentences, {write} tokens forced: "
+        + ", ".join(f"{name} {value:.1f} sentences/s" for name, value in middle.items())
+    )
+    print(f"ratio {middle['ours'] / middle['MarianMT']:.2f} (wanted: 2)", flush=True)
+
+
+def small(work: Path, options: argparse.Namespace) -> None:
+    """The size of JoeyNMT's reverse task: 1 + 1 layers of 64, batch 100, 12 tokens; JoeyNMT here: 323 greedy, 140 with beam 5."""
+    torch.manual_seed(1)
+    model = TransformerTranslator(53, TransformerTranslator.Config(layers=1, width=64, heads=4, context=64)).eval()
+    for beam, theirs in ((1, 323), (5, 140)):
+        ours = statistics.median([_speed(model, 100, 13, 13, beam) for _ in range(5)])
+        print(f"beam {beam}: {ours:.0f} sentences/s, {ours / theirs:.1f} times JoeyNMT's {theirs} (wanted: 3)", flush=True)
+
+
+PARTS = {"small": small, "speed": speed, "aer": aer, "length": length}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--only", nargs="*", choices=list(PARTS), default=list(PARTS))
+    parser.add_argument("--tatoeba", type=Path, default=Path("../shared/data/tatoeba/eng-spa.tsv"))
+    parser.add_argument("--minutes", type=float, default=2)
+    options = parser.parse_args()
+    for name in options.only:
+        with tempfile.TemporaryDirectory() as work:
+            PARTS[name](Path(work), options)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,284 @@
+"""Attention: scores, softmax, output; the four scores; self-attention; masks; positions.
+
+Shape legend: T positions, D width, Q queries, K keys.
+"""
+
+import math
+
+import torch
+from torch import Tensor
+
+from regard.errors import UserError
+from regard.lessons.lesson import Step, grid, numbers
+from regard.models.dan import Dan
+from regard.models.predictions import SoftmaxPrediction
+from regard.models.transformer import Transformer
+from regard.parts.attention import attend, softmax, softmax_base, weigh
+from regard.parts.look import Look
+from regard.parts.masks import Mask, causal, everything
+from regard.parts.positions import make_positions
+from regard.parts.scores import Dot, ScaledDot, Score, ScoreName, make_score
+
+FAR_BELOW = -1e4  # a score whose softmax is 0
+
+
+def _row(vectors: Tensor | tuple) -> Tensor:
+    return torch.as_tensor(vectors, dtype=torch.float64)[None, None]
+
+
+def _weigh(query_QD: Tensor, key_KD: Tensor, mask: Mask = everything, base: float = math.e, score: Score | None = None) -> Tensor:
+    return weigh(_row(query_QD), _row(key_KD), score=score or Dot(), mask=mask, normalise=softmax_base(base))[0, 0]
+
+
+def average_of(sequence: str, embedding_VD: Tensor) -> Tensor:
+    """What the deep averaging network makes of the letters."""
+    dan = Dan(len(embedding_VD), Dan.Config(lookback=0, layers=1, width=embedding_VD.shape[1])).double().eval()
+    with torch.no_grad():
+        dan.embedding.weight[: len(embedding_VD)] = embedding_VD
+        look = Look(["average"])
+        dan(torch.tensor([letters(sequence)]), look=look)
+    return look.seen["average"][0, -1]
+
+
+def letters(sequence: str) -> list[int]:
+    if not sequence or set(sequence) - set("AB"):
+        raise UserError(f"the sequence is made of A and B, not {sequence!r}")
+    return ["AB".index(letter) for letter in sequence]
+
+
+def attention(sequence: str = "AABA", q: tuple[float, ...] = (0.0, 1.0), base: float = 3.0) -> list[Step]:
+    """Attention as random access: is there a B? Scores, softmax, output, beside the plain average."""
+    embedding_VD = torch.eye(2, dtype=torch.float64)  # k_A = [1, 0], k_B = [0, 1]
+    key_KD, query_QD = embedding_VD[letters(sequence)], torch.tensor([q], dtype=torch.float64)
+    sharp_QD = embedding_VD[1:] @ (10 * torch.eye(2, dtype=torch.float64))  # W^Q = 10 I applied to e_B
+    steps = [
+        Step(
+            "Scores",
+            "s_i = k_i . q",
+            "Each letter's key against the query.",
+            {"scores": numbers(Dot()(_row(query_QD), _row(key_KD))[0, 0, 0])},
+        )
+    ]
+    for name, number in ((f"base {base:g}", base), ("base e", math.e)):
+        weights_QK = _weigh(query_QD, key_KD, base=number)
+        steps.append(
+            Step(
+                f"Softmax and output, {name}",
+                f"a_i = b^s_i / sum_j b^s_j, b = {number:g};  output = sum_i a_i e_i",
+                "",
+                {f"weights in {name}": numbers(weights_QK[0]), f"output in {name}": numbers((weights_QK @ key_KD)[0])},
+                grid(numbers(weights_QK), ["q"], list(sequence)),
+            )
+        )
+    sharp = attend(_row(sharp_QD), _row(key_KD), _row(key_KD), score=Dot(), mask=everything)[0, 0, 0]
+    return [
+        *steps,
+        Step(
+            "A sharper query",
+            "W^K = I, W^Q = 10 I, e_B = [0, 1]: q = [0, 10]",
+            "Nearly all on the B.",
+            {"output of a sharp query": numbers(sharp)},
+        ),
+        Step(
+            "Beside the average",
+            "1/n sum_i e_i",
+            "The deep averaging network looks at all alike: attention weights the B more.",
+            {"average": numbers(average_of(sequence, embedding_VD))},
+        ),
+    ]
+
+
+def scores(
+    q: tuple[float, ...] = (1.0, 2.0), k: tuple[float, ...] = (3.0, -1.0), widths: tuple[float, ...] = (2.0, 8.0, 32.0, 128.0, 512.0)
+) -> list[Step]:
+    """Four score functions on the same vectors, and why the dot product is scaled."""
+    torch.manual_seed(1)
+    found = {}
+    names: tuple[ScoreName, ...] = ("additive", "bilinear", "dot", "scaled-dot")
+    for name in names:
+        score = make_score(name, len(q), len(k)).double().requires_grad_(False)
+        found[name] = (score.formula, float(score(_row((q,)), _row((k,)))))
+    measured = [_spread(int(width)) for width in widths]
+    return [
+        Step(
+            "The same two vectors",
+            "; ".join(f"{name}: {formula}" for name, (formula, _) in found.items()),
+            "The first two have weights of their own, here random; Bahdanau's is the additive one, Vaswani's the scaled dot.",
+            {name: value for name, (_, value) in found.items()},
+        ),
+        Step(
+            "Why scale",
+            "q . k of d numbers of spread 1 has spread sqrt(d);  softmax(Q K^T / sqrt(d_k))",
+            "Measured over random vectors: the wider, the larger the dot products and the less the softmax leaves to the others.",
+            {
+                "width": list(widths),
+                "spread of dot": [one[0] for one in measured],
+                "spread of scaled dot": [one[1] for one in measured],
+                "entropy of softmax of dot": [one[2] for one in measured],
+                "entropy of softmax of scaled dot": [one[3] for one in measured],
+            },
+            grid([list(one) for one in measured], [f"d={int(width)}" for width in widths], ["dot", "scaled", "entropy", "scaled's"]),
+        ),
+    ]
+
+
+def _spread(width: int) -> tuple[float, float, float, float]:
+    generator = torch.Generator().manual_seed(width)
+    query, key = (torch.randn(1, 1, count, width, generator=generator, dtype=torch.float64) for count in (64, 64))
+    found = []
+    for score in (Dot(), ScaledDot()):
+        values = score(query, key)
+        chances = torch.distributions.Categorical(probs=softmax(values))
+        found.append((float(values.std()), float(chances.entropy().mean())))
+    return found[0][0], found[1][0], found[0][1], found[1][1]
+
+
+FIVE = (
+    (0.75, 0.25, 0.0, 0.0, 0.0),
+    (0.5, 0.5, 0.0, 0.0, 0.0),
+    (0.0, 0.0, 1.0, 0.0, 0.0),
+    (0.0, 0.0, 0.0, 0.75, 0.25),
+    (0.0, 0.0, 0.0, 0.0, 1.0),
+)
+
+
+def scores_of(weights: tuple[tuple[float, ...], ...]) -> Tensor:
+    """Scores whose softmax is these weights: their logarithms, and far below where there is nothing."""
+    return torch.tensor(weights, dtype=torch.float64).log().clamp(min=FAR_BELOW)
+
+
+def self_attention(sentence: str = "I love you a lot", weights: tuple[tuple[float, ...], ...] = FIVE, heads: float = 3.0) -> list[Step]:
+    """Every word looks at every other: without parameters, with the lecture's 5 x 5 matrix, and in several heads."""
+    words, count = sentence.split(), len(weights)
+    if len(words) != count:
+        raise UserError(f"the sentence has {len(words)} words and the weights {count} rows: give as many")
+    torch.manual_seed(1)
+    model = (
+        Transformer(count, Transformer.Config(layers=1, width=4, heads=1, context=count, projections="none", positions="none"))
+        .double()
+        .eval()
+    )
+    x_TD = model.embedding.weight[:count].detach() * 20
+    plain = attend(_row(x_TD), _row(x_TD), _row(x_TD), score=Dot(), mask=everything)[0, 0]
+    free = _weigh(x_TD, x_TD)
+    keys = torch.eye(count, dtype=torch.float64)
+    chosen = _weigh(scores_of(weights), keys)
+    nobel = ["Nobel", "committee", "awards", "Strickland", "who", "advanced", "optics"]
+    many = int(heads)
+    wide = Transformer(len(nobel), Transformer.Config(layers=1, width=4 * many, heads=many, context=9)).double().eval()
+    look = Look(["layer0.attention", "layer0.heads", "layer0.attended"])
+    with torch.no_grad():
+        wide(torch.arange(len(nobel))[None], look=look)
+    return [
+        Step(
+            "Without parameters",
+            "y_i = sum_j w_ij x_j,  w = row-wise softmax of x_i^T x_j",
+            "The words' own vectors decide; each row sums to 1.",
+            {"weights": numbers(free), "row sums": numbers(free.sum(1)), "y": numbers(plain)},
+            grid(numbers(free), words, words),
+        ),
+        Step(
+            "With projections",
+            "w_ij = softmax(q_i^T k_j): queries and keys that give the lecture's matrix",
+            "Zeros come of scores far below the others.",
+            {"lecture": numbers(chosen)},
+            grid(numbers(chosen), words, words),
+        ),
+        Step(
+            "Several heads",
+            "head_h = softmax(Q_h K_h^T / sqrt(d_k)) V_h; joined, then projected",
+            f"'{' '.join(nobel)}' in {many} heads: as many maps; what they mix stands side by side and is projected back.",
+            {
+                "maps": list(look.seen["layer0.attention"]().shape[1:]),
+                "mixed": list(look.seen["layer0.heads"].shape[1:]),
+                "projected": list(look.seen["layer0.attended"].shape[1:]),
+                "first head": numbers(look.seen["layer0.attention"]()[0, 0]),
+            },
+        ),
+    ]
+
+
+def masking(weights: tuple[tuple[float, ...], ...] = ((1.0, 0.0, 0.0), (0.3, 0.7, 0.0), (0.3, 0.5, 0.2))) -> list[Step]:
+    """A language model may not see the next word: the mask, all rows at once, and what cheating would look like."""
+    count = len(weights)
+    values = torch.eye(count, dtype=torch.float64)  # v_1, v_2, ...: each position can be read off
+    queries, keys = scores_of(weights), torch.eye(count, dtype=torch.float64)
+    once = attend(_row(queries), _row(keys), _row(values), score=Dot(), mask=causal)[0, 0]
+    alone = torch.cat(
+        [
+            attend(_row(queries[t : t + 1]), _row(keys[: t + 1]), _row(values[: t + 1]), score=Dot(), mask=everything)[0, 0]
+            for t in range(count)
+        ]
+    )
+    # a query that asks for the next position, where it may be seen
+    ask = torch.eye(count, dtype=torch.float64).roll(1, 1) * 20
+    losses = {}
+    for name, mask in (("future hidden", causal), ("future seen", everything)):
+        seen = attend(_row(ask), _row(keys), _row(values), score=Dot(), mask=mask)[0]
+        prediction = SoftmaxPrediction(seen[:, :-1] * 20, torch.eye(count, dtype=torch.float64), torch.zeros(count, dtype=torch.float64))
+        losses[name] = float(prediction.loss(torch.arange(1, count)[None]))
+    return [
+        Step(
+            "The mask",
+            "row t sees 1..t",
+            "A full square may be seen.",
+            {"visible": causal.visible(count, count)[0].int().tolist()},
+            causal.picture(count, count),
+        ),
+        Step(
+            "All rows at once",
+            "h_3 = 0.3 v_1 + 0.5 v_2 + 0.2 v_3",
+            "The weights come of scores chosen so; what is hidden is 0.",
+            {f"h_{t + 1}": numbers(once[t]) for t in range(count)},
+            grid(numbers(once), [f"h_{t + 1}" for t in range(count)], [f"v_{t + 1}" for t in range(count)]),
+        ),
+        Step(
+            "One row at a time",
+            "the same sums",
+            "Training does all rows in parallel; writing does one after the other.",
+            {"largest difference": float((once - alone).abs().max())},
+        ),
+        Step(
+            "Cheating",
+            "no q_2 . k_3",
+            "A query that asks for the next word finds it when the future is seen: the loss falls, and nothing is learned.",
+            losses,
+        ),
+    ]
+
+
+def positions(first: str = "Jack gave water to Jill", second: str = "Jill gave water to Jack") -> list[Step]:
+    """Self-attention is set to set: without positions two sentences of the same words look the same."""
+    one, two = first.split(), second.split()
+    vocabulary = sorted(set(one + two))
+    if sorted(one) != sorted(two):
+        raise UserError("give two sentences of the same words in another order")
+    torch.manual_seed(1)
+    embedding_VD = torch.randn(len(vocabulary), 8, dtype=torch.float64)
+    steps = [
+        Step("Two sentences of the same words", "{x_1, ..., x_n} -> {y_1, ..., y_n}", f"{first} / {second}", {"words": len(vocabulary)})
+    ]
+    for name in ("none", "index", "onehot", "sinusoidal", "learned", "rotary"):
+        with torch.no_grad():
+            outputs = [_placed(name, torch.stack([embedding_VD[vocabulary.index(word)] for word in words])) for words in (one, two)]
+        difference = max(float((row - outputs[1]).abs().amax(1).min()) for row in outputs[0])
+        says = "The same set of outputs: order is not seen." if name == "none" else "Another set of outputs: order is seen."
+        steps.append(
+            Step(
+                f"positions: {name}",
+                "the farthest any output is from all of the other sentence's",
+                says,
+                {f"difference with {name}": difference},
+            )
+        )
+    return steps
+
+
+def _placed(name: str, x_TD: Tensor) -> Tensor:
+    """Unmasked self-attention without parameters over placed words."""
+    torch.manual_seed(2)
+    kind = make_positions(name, 16, x_TD.shape[1], 1).double()  # type: ignore[arg-type]
+    position_BT = torch.arange(len(x_TD))[None]
+    placed = kind.place(x_TD[None], position_BT)
+    turned = kind.turn(placed[:, None], kind.angles(position_BT))
+    return attend(turned, turned, placed[:, None], score=ScaledDot(), mask=everything)[0, 0]

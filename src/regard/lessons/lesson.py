@@ -1,0 +1,147 @@
+"""What a lesson is: a function of its inputs that gives steps, each with a formula, numbers and perhaps a small picture."""
+
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from importlib import import_module
+from typing import Any
+
+from torch import Tensor
+
+from regard.errors import UserError
+
+LESSONS = {
+    "counting": "regard.lessons.counted:counting",
+    "averaging": "regard.lessons.recurring:averaging",
+    "recurrence": "regard.lessons.recurring:recurrence",
+    "attention": "regard.lessons.attending:attention",
+    "attentive": "regard.lessons.recurring:attentive",
+    "scores": "regard.lessons.attending:scores",
+    "self-attention": "regard.lessons.attending:self_attention",
+    "masking": "regard.lessons.attending:masking",
+    "positions": "regard.lessons.attending:positions",
+    "copying": "regard.lessons.mixing:copying",
+    "backpack": "regard.lessons.mixing:backpack",
+    "translation": "regard.lessons.mixing:translation",
+}
+
+
+@dataclass(frozen=True)
+class Step:
+    title: str
+    formula: str = ""
+    says: str = ""
+    values: dict[str, Any] = field(default_factory=dict)  # numbers, and lists of them
+    picture: str = ""
+
+
+@dataclass(frozen=True)
+class Lesson:
+    name: str
+    about: str
+    inputs: dict[str, Any]
+    steps: list[Step]
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "lesson": self.name,
+            "about": self.about,
+            "inputs": self.inputs,
+            "steps": [{"title": step.title, "formula": step.formula, "says": step.says, "values": step.values} for step in self.steps],
+        }
+
+    def value(self, name: str) -> Any:
+        """The last number of that name."""
+        return next(step.values[name] for step in reversed(self.steps) if name in step.values)
+
+
+def numbers(tensor: Tensor) -> Any:
+    """A tensor as numbers."""
+    return tensor.detach().tolist()
+
+
+def grid(values: list[list[float]], rows: list[str], columns: list[str]) -> str:
+    """A small table of numbers with names."""
+    width = max(7, *(len(name) + 1 for name in columns))
+    side = max(map(len, rows))
+    lines = [" " * side + "".join(f"{name:>{width}}" for name in columns)]
+    lines += [f"{name:<{side}}" + "".join(f"{value:{width}.3f}" for value in row) for name, row in zip(rows, values, strict=True)]
+    return "\n".join(lines)
+
+
+def find(name: str) -> Callable[..., list[Step]]:
+    if name not in LESSONS:
+        from difflib import get_close_matches
+
+        near = get_close_matches(name, LESSONS, n=1)
+        hint = f"did you mean {near[0]}? " if near else ""
+        raise UserError(f"unknown lesson {name!r}; {hint}there are: {', '.join(LESSONS)}")
+    module, _, function = LESSONS[name].partition(":")
+    return getattr(import_module(module), function)
+
+
+def about(name: str) -> str:
+    return inspect.getdoc(find(name)) or ""
+
+
+def inputs_of(name: str) -> dict[str, Any]:
+    """What can be set, and what it is otherwise."""
+    return {one: parameter.default for one, parameter in inspect.signature(find(name)).parameters.items()}
+
+
+def lesson(name: str, **inputs: Any) -> Lesson:
+    """Run a lesson, with other inputs where they are given.
+
+    >>> lesson("attention").value("output in base 3")
+    [0.5, 0.5]
+    """
+    chosen = inputs_of(name)
+    for one, value in inputs.items():
+        if one not in chosen:
+            raise UserError(f"{name} has no {one!r} to set; {_said(name)}")
+        if _shape(value) != _shape(chosen[one]):
+            raise UserError(f"{name}: {one} has the shape of {_example(chosen[one])}; {_said(name)}")
+        chosen[one] = value
+    return Lesson(name, about(name), chosen, find(name)(**chosen))
+
+
+def parse(name: str, setting: str) -> tuple[str, Any]:
+    """`q=0,10` as a name and a value, in the shape that the lesson's own input has."""
+    one, equals, text = setting.partition("=")
+    defaults = inputs_of(name)
+    if not equals or one not in defaults:
+        raise UserError(f"--set {setting!r}: {_said(name)}")
+    try:
+        return one, _read(text, defaults[one])
+    except ValueError:
+        raise UserError(f"--set {setting!r}: {one} is written like {_example(defaults[one])}") from None
+
+
+def _read(text: str, like: Any) -> Any:
+    if isinstance(like, str):
+        return text
+    if isinstance(like, int | float):
+        return type(like)(text)
+    if isinstance(like[0], tuple):
+        return tuple(_read(row, like[0]) for row in text.split(";"))
+    if isinstance(like[0], str):
+        return tuple(part.strip() for part in text.split("/"))
+    return tuple(float(part) for part in text.split(","))
+
+
+def _shape(value: Any) -> Any:
+    """Numbers keep their count; sentences and letters may be others."""
+    if isinstance(value, list | tuple):
+        return "words" if value and isinstance(value[0], str) else (len(value), *({_shape(part) for part in value}))
+    return "word" if isinstance(value, str) else "number"
+
+
+def _example(value: Any) -> str:
+    if isinstance(value, tuple):
+        joint = ";" if isinstance(value[0], tuple) else "/" if isinstance(value[0], str) else ","
+        return joint.join(_example(part) for part in value)
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def _said(name: str) -> str:
+    return f"what can be set: {', '.join(f'{one}={_example(value)}' for one, value in inputs_of(name).items())}"

@@ -1,0 +1,42 @@
+"""A lesson as a notebook: its steps as cells that run the same code, so that numbers can be changed and run again."""
+
+import json
+from typing import Any
+
+from regard.lessons.lesson import Lesson, inputs_of
+
+
+def notebook(shown: Lesson) -> str:
+    """A Jupyter notebook (format 4) of one lesson, from the lesson itself."""
+    inputs = ", ".join(f"{name}={value!r}" for name, value in shown.inputs.items())
+    cells = [
+        _text(f"# {shown.name}\n\n{shown.about}\n\nChange an input and run again: {', '.join(inputs_of(shown.name))}."),
+        _code(f"from regard.lessons.lesson import lesson\n\nshown = lesson({shown.name!r}{', ' + inputs if inputs else ''})"),
+    ]
+    for number, step in enumerate(shown.steps):
+        cells.append(_text(f"## {step.title}\n\n`{step.formula}`\n\n{step.says}"))
+        cells.append(_code(f"step = shown.steps[{number}]\nprint(step.picture)\nstep.values"))
+    meta = {"kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"}}
+    return json.dumps({"cells": cells, "metadata": meta, "nbformat": 4, "nbformat_minor": 5}, indent=1, ensure_ascii=False) + "\n"
+
+
+def _text(source: str) -> dict[str, Any]:
+    return {"cell_type": "markdown", "id": f"t{abs(hash_of(source)):x}"[:12], "metadata": {}, "source": source}
+
+
+def _code(source: str) -> dict[str, Any]:
+    return {
+        "cell_type": "code",
+        "id": f"c{abs(hash_of(source)):x}"[:12],
+        "metadata": {},
+        "execution_count": None,
+        "outputs": [],
+        "source": source,
+    }
+
+
+def hash_of(text: str) -> int:
+    """The same for the same text, in every process."""
+    import zlib
+
+    return zlib.crc32(text.encode())
