@@ -87,20 +87,25 @@ def recurrence(
             "How much the last loss depends on each word's vector: less, the farther back.",
             {"gradient": numbers(gradient[0].norm(dim=1))},
         ),
-        Step(
-            "V^k",
-            "h_i is about sum_j V^(i-j) W w_j",
-            "Powers of a matrix shrink or blow up with its largest eigenvalue: forgetting, or exploding.",
-            {
-                f"eigenvalue {value}": [
-                    float(torch.linalg.matrix_norm(torch.linalg.matrix_power(value * torch.eye(2, dtype=torch.float64), k), 2))
-                    for k in (1, 10, 50)
-                ]
-                for value in (0.9, 1.0, 1.1)
-            },
-        ),
+        _powers(),
         _gated(gates),
     ]
+
+
+def _powers() -> Step:
+    """What a matrix does when it is applied again and again."""
+    return Step(
+        "V^k",
+        "h_i is about sum_j V^(i-j) W w_j",
+        "Powers of a matrix shrink or blow up with its largest eigenvalue: forgetting, or exploding.",
+        {
+            f"eigenvalue {value}": [
+                float(torch.linalg.matrix_norm(torch.linalg.matrix_power(value * torch.eye(2, dtype=torch.float64), k), 2))
+                for k in (1, 10, 50)
+            ]
+            for value in (0.9, 1.0, 1.1)
+        },
+    )
 
 
 def _gated(gates: tuple[float, ...]) -> Step:
