@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from regard.runs.exporting import export
     from regard.runs.folder import Run, load
     from regard.runs.looking import contributions, edited, lens, look, save_edits, sweep
+    from regard.runs.puzzling import puzzle
     from regard.runs.recipes import train_recipe
     from regard.runs.training import train
     from regard.runs.translations import align, evaluate_translations, translate
@@ -39,6 +40,7 @@ _HOMES = {
     "load": "regard.runs.folder",
     "look": "regard.runs.looking",
     "mix": "regard.runs.using",
+    "puzzle": "regard.runs.puzzling",
     "save_edits": "regard.runs.looking",
     "score": "regard.runs.using",
     "sweep": "regard.runs.looking",
@@ -64,6 +66,7 @@ __all__ = [
     "load",
     "look",
     "mix",
+    "puzzle",
     "save_edits",
     "score",
     "sweep",

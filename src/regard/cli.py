@@ -18,6 +18,7 @@ VERBS = {
     "look": ("regard.commands.look", "what a run expects and weighs while it reads a text"),
     "trace": ("regard.commands.trace", "where a Transformer's prediction comes from"),
     "lesson": ("regard.commands.lesson", "the lectures' worked examples, step by step"),
+    "puzzle": ("regard.commands.puzzle", "who can solve what, at which length"),
     "draw": ("regard.commands.draw", "a picture of weights from any tool"),
     "export": ("regard.commands.export", "a run in another form (ARPA, GPT-2)"),
     "list": ("regard.commands.listing", "families, recipes, lessons, puzzles, benchmarks"),

@@ -7,6 +7,7 @@ from regard.commands.printing import print_json
 from regard.lessons.lesson import LESSONS
 from regard.models import FAMILIES, TRANSLATORS
 from regard.runs.recipes import RECIPES
+from regard.text.puzzles import PUZZLES
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -23,7 +24,7 @@ def main(arguments: list[str]) -> None:
         "families": list(FAMILIES | TRANSLATORS),
         "recipes": list(RECIPES),
         "lessons": list(LESSONS),
-        "puzzles": [],
+        "puzzles": list(PUZZLES),
         "benchmarks": [],
     }
     if options.json:

@@ -3,7 +3,7 @@
 import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 
@@ -99,6 +99,13 @@ def _as_record(array: np.ndarray, tokens: list[str]) -> Record:
     seen = {name: lambda rows=None, one=one: one[None] if rows is None else one[None][:, :, rows] for name, one in weights.items()}
     size = len(tokens)
     return Record(tokens, [None] * size, [[] for _ in tokens], list(range(size)), last=size, weights=weights, seen=seen)
+
+
+def write_chart(chart: Any, out: Path) -> None:
+    """An altair chart as .svg or .png."""
+    import vl_convert
+
+    write_picture(vl_convert.vegalite_to_svg(chart.to_json()), out)
 
 
 def write_picture(svg: str, out: Path) -> None:

@@ -1,0 +1,71 @@
+"""regard puzzle: who can solve what, at which length, and whether attention goes where it must."""
+
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Annotated
+
+import tyro
+
+from regard.commands.parsing import parse
+from regard.commands.printing import print_json
+from regard.errors import UserError
+from regard.inside.charts import accuracies
+from regard.inside.showing import write_chart
+from regard.runs.puzzling import Solved, puzzle
+from regard.text.puzzles import PUZZLES
+
+
+@dataclass(frozen=True, kw_only=True)
+class PuzzleOptions:
+    """Train families on small questions whose right attention is known, and test them at larger ones; without a name, list them."""
+
+    name: Annotated[tyro.conf.Positional[str | None], tyro.conf.arg(metavar="NAME", help="The puzzle.")] = None
+    families: tuple[str, ...] = ()
+    """Which; without it, all that can."""
+    steps: int = 400
+    """Steps of training."""
+    seeds: int = 1
+    """Trainings of each family; questions of all are counted together."""
+    tests: tuple[int, ...] = ()
+    """Lengths or loads to be tested at; without it, the puzzle's own."""
+    out: Path | None = None
+    """Draw accuracy against length: .svg or .png."""
+    json: bool = False
+    """One JSON object on standard output."""
+
+
+def main(arguments: list[str]) -> None:
+    options = parse(PuzzleOptions, arguments, "puzzle")
+    if options.name is None:
+        (print_json if options.json else _list)({name: one.about for name, one in PUZZLES.items()})
+        return
+    if options.out is not None and options.out.suffix not in (".svg", ".png"):
+        raise UserError(f"{options.out}: --out writes .svg or .png")
+    quiet = options.json
+    found = puzzle(
+        options.name,
+        options.families,
+        steps=options.steps,
+        seeds=options.seeds,
+        tests=options.tests,
+        finished=lambda rows: None if quiet else _print(rows),
+    )
+    if options.out is not None:
+        write_chart(accuracies([asdict(row) for row in found], PUZZLES[options.name].measure), options.out)
+    if options.json:
+        print_json({"puzzle": options.name, "results": [asdict(row) for row in found]})
+
+
+def _list(abouts: dict[str, str]) -> None:
+    for name, about in abouts.items():
+        print(f"{name:<8} {about}")
+
+
+def _print(rows: list[Solved]) -> None:
+    """A line a family: the share of right answers at each length, and in brackets the weight on the right place."""
+    cells = [
+        f"{row.length}: {row.accuracy:.2f} [{row.low:.2f}-{row.high:.2f}]"
+        + ("" if row.right_weight is None else f" ({row.right_weight:.2f})")
+        for row in rows
+    ]
+    print(f"{rows[0].family:<12} " + "   ".join(cells), flush=True)

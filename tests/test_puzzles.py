@@ -1,0 +1,100 @@
+"""Puzzles: what is asked, where the answer can be seen, and that a model which can solve one does."""
+
+import json
+
+import pytest
+import torch
+
+from regard.cli import main
+from regard.parts.look import Look
+from regard.runs.puzzling import _weights, puzzle, solvers, wilson
+from regard.text.puzzles import PUZZLES
+
+
+def chance() -> torch.Generator:
+    return torch.Generator().manual_seed(3)
+
+
+def test_ab_asks_for_any_b():
+    asked = PUZZLES["ab"].ask(7, 200, chance())
+    letters = asked.tokens_NT[:, :-1]
+    assert asked.targets_NT[:, -1].tolist() == (letters == 1).any(1).long().tolist()
+    assert 60 < int(asked.targets_NT[:, -1].sum()) < 140
+    alone = (letters == 1).sum(1) == 1
+    assert asked.right_NT[alone, -1].tolist() == letters[alone].argmax(1).tolist()
+    far = PUZZLES["ab"].test(1000, 50, chance())
+    assert set(far.right_NT[:, -1].tolist()) == {-1, 0}  # the only B comes first
+    assert int((far.tokens_NT[:, 1:-1] == 1).sum()) == 0
+
+
+def test_recall_asks_for_a_keys_value():
+    asked, names = PUZZLES["recall"].ask(5, 40, chance()), PUZZLES["recall"].vocabulary
+    for tokens, targets, right in zip(asked.tokens_NT.tolist(), asked.targets_NT.tolist(), asked.right_NT.tolist(), strict=True):
+        pairs = dict(zip(tokens[0:10:2], tokens[1:10:2], strict=True))
+        assert len(pairs) == 5
+        assert names[tokens[10]] == "?"
+        assert targets[-1] == pairs[tokens[11]] == tokens[right[-1]]
+        assert targets[:-1] == [-1] * 11
+
+
+def test_reverse_asks_for_the_letters_from_the_end():
+    asked = PUZZLES["reverse"].ask(4, 10, chance())
+    for tokens, targets, right in zip(asked.tokens_NT.tolist(), asked.targets_NT.tolist(), asked.right_NT.tolist(), strict=True):
+        assert targets[4:] == tokens[3::-1]
+        assert [tokens[place] for place in right[4:]] == targets[4:]
+        assert tokens[5:] == targets[4:-1]  # what was said is read
+
+
+def test_the_right_weight_is_that_of_the_best_head():
+    asked = PUZZLES["ab"].test(2, 4, chance())
+    weights = torch.zeros(4, 2, 4, 4)
+    weights[:, 1, 3, 1] = 0.75  # the second head looks from ? at the first letter, behind the start mark
+    look = Look(["attention"])
+    look.watch("attention", lambda rows: weights[:, :, rows])
+    count = int((asked.right_NT >= 0).sum())
+    assert count > 0
+    assert _weights(look, asked) == [0.75] * count
+
+
+def test_a_transformer_learns_ab_and_looks_at_the_b():
+    rows = puzzle("ab", ["transformer", "rnn"], steps=60, tests=[4, 6])
+    short = next(row for row in rows if (row.family, row.length) == ("transformer", 4))
+    assert short.accuracy > 0.95
+    assert short.right_weight > 1 / 6  # more than one of six places alike
+    assert next(row for row in rows if row.family == "rnn").right_weight is None
+
+
+def test_every_family_can_be_asked(capsys, tmp_path):
+    assert "ngram" not in solvers()
+    for name in PUZZLES:
+        assert main(["puzzle", name, "--steps", "2", "--tests", "2", "--json"]) == 0
+        results = json.loads(capsys.readouterr().out)["results"]
+        assert [row["family"] for row in results] == solvers()
+        assert all(0 <= row["low"] <= row["accuracy"] <= row["high"] <= 1 for row in results)
+    assert main(["puzzle", "ab", "--families", "dan", "--steps", "2", "--tests", "2", "3", "--out", str(tmp_path / "plot.svg")]) == 0
+    assert "share of right answers" in (tmp_path / "plot.svg").read_text()
+    assert main(["puzzle"]) == 0
+    assert "reverse" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["abc"], "unknown puzzle 'abc'; there are: ab, recall, reverse"),
+        (["ab", "--families", "ngram"], "ngram does not solve puzzles"),
+        (["ab", "--steps", "0"], "must be 1 or more"),
+        (["ab", "--out", "x.html"], "--out writes .svg or .png"),
+    ],
+)
+def test_wrong_options_are_told(arguments, words, capsys):
+    assert main(["puzzle", *arguments]) == 2
+    told = capsys.readouterr()
+    assert told.out == ""
+    assert words in told.err
+
+
+def test_the_interval_holds_its_share():
+    assert wilson(0, 50)[0] == 0
+    assert wilson(50, 50)[1] == 1
+    low, high = wilson(25, 50)
+    assert low + high == pytest.approx(1)  # symmetric about a half
