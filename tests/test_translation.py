@@ -2,6 +2,7 @@
 
 import itertools
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ import regard
 from regard.cli import main
 from regard.errors import UserError
 from regard.inside.alignment import ModelOne, agreement, parse_links, symmetrise, to_words
+from regard.inside.page import page
 from regard.models.recurrent_translator import RecurrentTranslator
 from regard.models.transformer_translator import TransformerTranslator
 from regard.probabilities.beams import beam_search
@@ -183,6 +185,60 @@ def test_it_learns_by_heart_and_every_verb_answers(run: Path, regard_cli):
     assert regard_cli("translate", run / "run", "I love you", "--out", "grid.svg").returncode == 0
     (two,) = regard.translate(run / "back", "Te amo mucho")
     assert set(two[0].attention) == {"layer0.cross", "layer1.cross"}
+
+
+def test_a_translator_is_looked_at_and_changed_like_others(run: Path, capsys, tmp_path: Path):
+    found = regard.look(run / "run", "I love you a lot")
+    assert found.tokens == ["Te", "amo", "mucho", "</s>"]
+    assert found.columns == ["I", "love", "you", "a", "lot", "</s>"]
+    (best,) = regard.translate(run / "run", "I love you a lot")
+    torch.testing.assert_close(found.weights["attention"], best[0].attention["attention"])
+    assert -sum(found.surprisal) == pytest.approx(best[0].log_prob, abs=1e-4)
+    made = regard.look(run / "run", "I love you a lot", target="Te mucho")
+    assert made.tokens == ["Te", "mucho", "</s>"]
+    for ending in ("html", "svg", "png", "json"):
+        assert main(["look", str(run / "run"), "--text", "I love you", "--out", str(tmp_path / f"look.{ending}")]) == 0
+    assert "source: 0 I  1 love  2 you  3 </s>" in capsys.readouterr().out
+    blind = '{"do": "silence", "site": "attention"}'
+    edited = regard.edited(run / "run", blind)
+    assert regard.look(edited, "I love you a lot", target="Te amo mucho").surprisal != found.surprisal
+    assert float(regard.look(edited, "I love you a lot").weights["attention"].sum()) == 0
+    assert main(["translate", str(run / "run"), "I love you a lot", "--edit", blind]) == 0
+    # moving weight in one row: what came before is said as before, and the rest is decoded again
+    move = '{"do": "move", "site": "attention", "rows": [1], "source": 1, "to": 2}'
+    moved = regard.look(regard.edited(run / "run", move), "I love you a lot", target="Te amo mucho")
+    assert moved.surprisal[0] == pytest.approx(found.surprisal[0])
+    assert moved.surprisal[1] != found.surprisal[1]
+    with pytest.raises(UserError, match="not for translators"):
+        regard.edited(run / "run", '{"do": "patch", "site": "hidden", "text": "I"}')
+    with pytest.raises(UserError, match="nothing to look at"):
+        regard.look(run / "run", " ")
+
+
+def test_the_page_of_a_translation_shades_its_source(run: Path, tmp_path: Path):
+    chromium = shutil.which("chromium")
+    if chromium is None:
+        pytest.skip("chromium is not installed")
+    from playwright.sync_api import sync_playwright
+
+    found = regard.look(run / "back", "Te amo mucho")
+    (tmp_path / "page.html").write_text(page(found, "a translation"))
+    errors = list[object]()
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox", "--disable-background-networking"])
+        opened = browser.new_page(viewport={"width": 360, "height": 640})
+        opened.on("pageerror", lambda error: errors.append(error))
+        opened.goto((tmp_path / "page.html").as_uri())
+        opened.wait_for_selector("body[data-ready]")
+        assert opened.locator("#source button").all_inner_texts() == found.columns
+        assert opened.locator("#text button").all_inner_texts() == found.tokens
+        opened.locator("#text button").first.click()
+        titles = opened.locator("#source button").evaluate_all("all => all.map(one => Number(one.title))")
+        assert titles == pytest.approx(found.weights["layer0.cross"][0, 0].tolist(), abs=1 / 255 + 0.0005)
+        assert "It might have said" in opened.locator("#next").inner_text()
+        assert opened.evaluate("document.documentElement.scrollWidth") <= 360
+        browser.close()
+    assert errors == []
 
 
 def test_alignments_come_from_the_state_before_the_word(run: Path, regard_cli, tmp_path: Path):

@@ -10,7 +10,7 @@ from torch import Tensor
 from regard.commands.parsing import EditFile, RunPath, parse
 from regard.commands.printing import escaped, print_json
 from regard.errors import UserError
-from regard.inside.editing import Edited
+from regard.inside.editing import Edited, EditedTranslator
 from regard.inside.pictures import shade
 from regard.inside.record import Record
 from regard.inside.showing import Form, check_ending, write_record
@@ -30,6 +30,8 @@ class LookAt:
     run: RunPath
     text: str
     """The text itself."""
+    target: str | None = None
+    """What a translator is made to say; without it, it translates."""
     sites: tuple[str, ...] = ()
     """Names or patterns of sites ('layer1.*'); without them, every site that holds weights."""
     rows: tuple[int, ...] | None = None
@@ -60,11 +62,11 @@ def main(arguments: list[str]) -> None:
         if options.edit is None:
             raise UserError("--save-edit goes with --edit, which says what to change")
         save_edits(run, options.edit, options.save_edit)
-    before = look(run, options.text) if options.edit is not None else None
+    before = look(run, options.text, target=options.target) if options.edit is not None else None
     name = run.model.family
     if options.edit is not None:
         run = edited(run, options.edit)
-    found = look(run, options.text, sites=options.sites, rows=options.rows, heads=options.heads)
+    found = look(run, options.text, sites=options.sites, rows=options.rows, heads=options.heads, target=options.target)
     if options.words:
         if run.tokenizer.kind == "word":
             raise UserError("this run reads words already; --words is for bpe, char and byte tokens")
@@ -74,7 +76,9 @@ def main(arguments: list[str]) -> None:
     if options.json:
         print_json(found.to_json())
         return
-    late = [] if not isinstance(run.model, Edited) else [place for place in run.model.places if place >= len(found.tokens)]
+    late = (
+        [] if not isinstance(run.model, Edited | EditedTranslator) else [place for place in run.model.places if place >= len(found.tokens)]
+    )
     if late:
         print(f"the edits name positions {late}, past the text's last, {len(found.tokens) - 1}: they change nothing here")
     for note in found.notes:
@@ -88,6 +92,8 @@ def main(arguments: list[str]) -> None:
 
 def _print_maps(found: Record) -> None:
     """The first maps; scores and values are numbers for a file."""
+    if found.columns is not None:
+        print("\nsource: " + "  ".join(f"{place} {escaped(token)}" for place, token in enumerate(found.columns)))
     maps = [(site, head, map_QK) for site, weights_HQK in _maps(found) for head, map_QK in enumerate(weights_HQK)]
     for site, head, map_QK in maps[:MAPS]:
         print(f"\n{site}, head {found.head(head)}")
@@ -115,10 +121,11 @@ def _print_tokens(found: Record, before: Record | None) -> None:
         if before is not None:
             was = before.surprisal[place]
             surprise += " " * 8 if nll is None or was is None else f" ({nll - was:+.2f})"
+        then = "then" if found.columns is None else "or"
         expected = ", ".join(f"{escaped(word)} {chance(p)}" for word, p in found.likeliest[place][:3])
         share = None if found.gate is None else found.gate[place]
         gate = "" if share is None else f"   vocabulary {share:.2f}"
-        print(f"{place:4} {escaped(token):<{width}} {surprise}   then {expected}{gate}")
+        print(f"{place:4} {escaped(token):<{width}} {surprise}   {then} {expected}{gate}")
 
 
 def chance(p: float) -> str:
@@ -133,7 +140,7 @@ def _print_words(found: Record) -> None:
     for site, weights_HQK in _maps(found):
         row_K = weights_HQK[:, -1].mean(0).tolist()
         line = Text(f"{site}, mean of heads: ")
-        for token, weight in zip(found.tokens[found.first : found.last], row_K, strict=False):
+        for token, weight in zip(found.column_names(), row_K, strict=False):
             line.append(escaped(token), style=f"{'white' if weight > 0.55 else 'black'} on {shade(weight**0.5)}").append(" ")
         console.print(line, soft_wrap=True)
 
@@ -142,7 +149,8 @@ def _print_map(found: Record, map_QK: list[list[float]]) -> None:
     """Rows look at columns; the fuller a square, the more weight. Long texts show what came last."""
     columns = range(max(0, len(map_QK[0]) - WIDEST), len(map_QK[0]))
     width = min(14, max(len(escaped(token)) for token in found.tokens))
-    names = [f"{(found.first + column) % 100:<2}" if found.first + column < found.last else "v " for column in columns]
+    past = len(found.column_names())
+    names = [f"{(found.first + column) % 100:<2}" if column < past else "v " for column in columns]
     print(" " * (width + 6) + "".join(names) + (" v: the vocabulary" if names[-1] == "v " else ""))
     for place, weights in list(zip(found.rows, map_QK, strict=True))[-WIDEST:]:
         squares = "".join(SHADES[min(4, round(weights[column] * 4 + 0.3))] * 2 for column in columns)

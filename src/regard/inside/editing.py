@@ -14,6 +14,7 @@ from torch import Tensor
 from regard.errors import UserError
 from regard.inside.edits import EDITS, Edit
 from regard.models.contract import LanguageModel, Prediction, State
+from regard.models.translation import Translator, TranslatorState
 from regard.parts.look import Change, Look, Place
 from regard.tokens.contract import Tokenizer
 
@@ -43,7 +44,35 @@ class Edited(LanguageModel):
         return self.model(tokens_BT, state, Look(changes=self._changes) if look is None else look.also(self._changes))
 
 
-def edit_model(model: LanguageModel, tokenizer: Tokenizer, edits: Sequence[Edit]) -> Edited:
+@final
+class EditedTranslator(Translator):
+    """The same for a translator: what is read of the source is changed too."""
+
+    family = "edited"
+
+    def __init__(self, model: Translator, changes: dict[str, Change], places: list[int]):
+        super().__init__(model.vocabulary_size, model.config, model.source_size)
+        self.model, self._changes, self.places = model, changes, places
+        self.context, self.source_limit, self.crossing = model.context, model.source_limit, model.crossing
+        self.batch_tokens, self.row_tokens = model.batch_tokens, model.row_tokens
+
+    def sites(self) -> dict[str, str]:
+        return self.model.sites()
+
+    def tensors(self) -> dict[str, Tensor]:
+        return self.model.tensors()
+
+    def _look(self, look: Look | None) -> Look:
+        return Look(changes=self._changes) if look is None else look.also(self._changes)
+
+    def read(self, source_BS: Tensor, look: Look | None = None) -> TranslatorState:
+        return self.model.read(source_BS, self._look(look))
+
+    def forward(self, tokens_BT: Tensor, state: TranslatorState | None = None, look: Look | None = None) -> tuple[Prediction, State]:
+        return self.model(tokens_BT, state, self._look(look))
+
+
+def edit_model(model: LanguageModel, tokenizer: Tokenizer, edits: Sequence[Edit]) -> Edited | EditedTranslator:
     """Edits at the same site are made one after the other; a site may be a pattern (`layer*.attention`)."""
     if not model.sites():
         raise UserError(f"{model.family} has no sites that can be changed")
@@ -56,10 +85,16 @@ def edit_model(model: LanguageModel, tokenizer: Tokenizer, edits: Sequence[Edit]
     places = sorted({place for edit in edits for place in edit.places()})
     if places and model.context is not None and places[-1] >= model.context:
         raise UserError(f"there is no position {places[-1]}: the model sees {model.context} tokens, from 0")
-    edited = Edited(model, {site: _chain(changes) for site, changes in chains.items()}, places).eval()
+    changes = {site: _chain(one) for site, one in chains.items()}
+    start_11 = torch.tensor([[tokenizer.start]], device=model.device)
     with torch.inference_mode():  # what does not fit is told before anything long begins
-        edited(torch.tensor([[tokenizer.start]], device=model.device))
-    return edited
+        if isinstance(model, Translator):
+            translator = EditedTranslator(model, changes, places).eval()
+            translator(start_11, translator.read(torch.zeros_like(start_11)))
+            return translator
+        edited = Edited(model, changes, places).eval()
+        edited(start_11)
+        return edited
 
 
 def _chain(changes: list[Change]) -> Change:
@@ -73,6 +108,8 @@ def _chain(changes: list[Change]) -> Change:
 
 @torch.inference_mode()
 def _seen(model: LanguageModel, tokenizer: Tokenizer, site: str, text: str) -> Tensor:
+    if isinstance(model, Translator):
+        raise UserError("what needs another text (patch, mean) is not for translators, whose states begin with a source")
     ids = [tokenizer.start, *tokenizer.prompt(text)]
     if model.context is not None and len(ids) > model.context:
         raise UserError(f"the text of a patch has {len(ids)} tokens and the model sees {model.context}: shorten it")

@@ -23,7 +23,7 @@ def page(record: Record, title: str) -> str:
         if name.endswith(".scores"):
             continue
         site: dict[str, Any] = {"name": name, "rows": _packed(weights_HQK), "coarse": None}
-        if length > WHOLE:
+        if length > WHOLE and record.columns is None:
             block = math.ceil(length / COARSE)
             site["coarse"] = {"block": block, **_packed(record.pooled(name, COARSE))}
         sites.append(site)
@@ -31,6 +31,7 @@ def page(record: Record, title: str) -> str:
         "tokens": record.tokens,
         "rows": record.rows,
         "heads": record.heads,
+        "columns": record.columns,
         "first": record.first,
         "sites": sites,
         "surprisal": [None if nll is None else round(nll, 3) for nll in record.surprisal],

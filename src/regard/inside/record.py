@@ -32,8 +32,12 @@ class Record:
     gate: list[float | None] | None = None  # where words are copied: the vocabulary's share at each position
     copied: Tensor | None = None  # (T, K): the mass copied from each position of the map
     chains: list[list[Link]] | None = None  # where n-grams were matched: each token's back-off chain
+    columns: list[str] | None = None  # what maps' columns are, where it is not the text itself: a translation's source
     notes: list[str] = field(default_factory=list)
     seen: dict[str, Weights] = field(default_factory=dict, repr=False, compare=False)  # any row of any map, worked out when asked for
+
+    def column_names(self) -> list[str]:
+        return self.tokens[self.first : self.last] if self.columns is None else self.columns
 
     def head(self, number: int) -> int:
         """Which head of the model the map of this number is."""
@@ -67,6 +71,7 @@ class Record:
             "likeliest": [[{"token": token, "probability": p} for token, p in position] for position in self.likeliest],
             "rows": self.rows,
             "heads": self.heads,
+            "columns": self.columns,
             "first": self.first,
             "last": self.last,
             "weights": {site: finite(tensor) for site, tensor in self.weights.items()},

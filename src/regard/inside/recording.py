@@ -15,7 +15,9 @@ from regard.inside.record import Record, checked
 from regard.models.contract import LanguageModel, Prediction
 from regard.models.ngram import Link, Ngram
 from regard.models.predictions import CopyPrediction
+from regard.models.translation import Translator
 from regard.parts.look import Look
+from regard.probabilities.translating import translate_lines
 from regard.tokens.contract import Tokenizer
 
 WEIGHED = ("*attention", "copy", "cache")  # the sites whose rows are weights over what was read
@@ -70,6 +72,42 @@ def record(
         chains=_chains(model, ids) if isinstance(model, Ngram) else None,
         notes=notes,
         seen=seen,
+    )
+
+
+@torch.inference_mode()
+def record_translation(
+    model: Translator, source: Tokenizer, tokenizer: Tokenizer, text: str, said: str | None = None, sites: Sequence[str] = (),
+    rows: Sequence[int] | None = None, heads: Sequence[int] | None = None, top: int = 5,
+) -> Record:  # fmt: skip
+    """The same of a translator: what it says (or is made to say), and where it looks in the source when it says each token."""
+    if not text.strip():
+        raise UserError("there is nothing to look at: give some text")
+    if said is None:
+        said = translate_lines(model, source, tokenizer, [text])[0]
+    read_ids, ids = [*source.prompt(text), source.end], [*tokenizer.prompt(said), tokenizer.end]
+    look = Look(sites or model.crossing)
+    look.check(model.sites())
+    state = model.read(torch.tensor([read_ids], device=model.device), look)
+    prediction, _ = model(torch.tensor([[tokenizer.start, *ids[:-1]]], device=model.device), state, look)
+    surprisal, likeliest = list[float | None]([None]), list[list[tuple[str, float]]]()
+    _tell(prediction, 0, len(ids), [tokenizer.start, *ids], tokenizer, top, surprisal, likeliest)
+    chosen = checked(rows, len(ids), "row")
+    found = {site: one for site, one in look.seen.items() if callable(one)}
+    weights = {site: one(torch.tensor(chosen, device=model.device))[0].cpu() for site, one in found.items()}
+    unknown = sum(token == source.unknown for token in read_ids)
+    return Record(
+        tokens=[tokenizer.name(token) for token in ids],
+        surprisal=surprisal[1:],
+        likeliest=likeliest,
+        rows=chosen,
+        heads=None if heads is None else list(heads),
+        last=len(ids),
+        weights=weights if heads is None else {site: one[checked(heads, len(one), "head")] for site, one in weights.items()},
+        values={site: one[0].cpu() for site, one in look.seen.items() if not callable(one)},
+        columns=[source.name(token) for token in read_ids],
+        notes=[f"{unknown} of the source's tokens are not in its vocabulary and were read as <unk>"] if unknown else [],
+        seen=found,
     )
 
 

@@ -50,7 +50,7 @@ def picture(record: Record, form: Form = "auto") -> str:
         return mosaic([weights_HQK.numpy() for weights_HQK in maps.values()], list(maps), title, record.heads)
     site, weights_HQK = next(iter(maps.items()))
     rows = [record.tokens[row] for row in record.rows]
-    columns = [*record.tokens[record.first : record.last], "(vocabulary)"][: weights_HQK.shape[2]]
+    columns = [*record.column_names(), "(vocabulary)"][: weights_HQK.shape[2]]
     kind = heat_map if form == "map" else arcs
     return kind(weights_HQK[0].numpy(), rows, columns, f"{site}, head {record.head(0)}")
 
@@ -58,7 +58,7 @@ def picture(record: Record, form: Form = "auto") -> str:
 def _mixture(record: Record) -> str:
     """The parts of the prediction at the last row: copied words and the vocabulary, an n-gram's orders, or the likeliest words."""
     place = record.rows[-1]
-    after = f"after “{record.tokens[place]}”"
+    after = f"after “{record.tokens[place]}”" if record.columns is None else f"instead of “{record.tokens[place]}”"
     if record.copied is not None and record.gate is not None:
         copied = record.copied[place - record.first]
         best = [int(k) for k in copied.topk(min(12, len(copied))).indices if float(copied[k]) > 0]

@@ -4,12 +4,14 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from regard.errors import UserError
 from regard.inside import tracing
 from regard.inside.editing import edit_model, edits_to_json, read_edits
 from regard.inside.edits import Edit
 from regard.inside.record import Record
-from regard.inside.recording import record
+from regard.inside.recording import record, record_translation
 from regard.inside.tracing import Traced
+from regard.models.translation import Translator
 from regard.runs.folder import MODEL, Run, load, write_json
 
 
@@ -21,15 +23,24 @@ def look(
     rows: Sequence[int] | None = None,
     heads: Sequence[int] | None = None,
     top: int = 5,
+    target: str | None = None,
 ) -> Record:
     """What a run does with a text, in one form for every family: predictions at each position, and what was weighed.
+
+    A translator translates the text, or is made to say `target`; the maps' columns are the source then.
 
     `sites` are names or patterns (`layer1.*`); without them, every site that holds weights. `rows` are positions, `heads` heads, from 0.
 
     >>> regard.look("runs/transformer", "The game was", sites=["layer0.attention"], rows=[-1]).weights  # doctest: +SKIP
     """
     opened = run if isinstance(run, Run) else load(run)
-    return record(opened.model, opened.tokenizer, text, [sites] if isinstance(sites, str) else sites, rows, heads, top)
+    chosen = [sites] if isinstance(sites, str) else sites
+    if isinstance(opened.model, Translator):
+        assert opened.source is not None
+        return record_translation(opened.model, opened.source, opened.tokenizer, text, target, chosen, rows, heads, top)
+    if target is not None:
+        raise UserError(f"--target is what a translator is made to say; {opened.model.family} does not translate")
+    return record(opened.model, opened.tokenizer, text, chosen, rows, heads, top)
 
 
 def lens(run: Run | str | Path, text: str) -> Traced:
