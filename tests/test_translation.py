@@ -204,8 +204,8 @@ def test_a_translator_is_looked_at_and_changed_like_others(run: Path, capsys, tm
     assert regard.look(edited, "I love you a lot", target="Te amo mucho").surprisal != found.surprisal
     assert float(regard.look(edited, "I love you a lot").weights["attention"].sum()) == 0
     assert main(["translate", str(run / "run"), "I love you a lot", "--edit", blind]) == 0
-    # moving weight in one row: what came before is said as before, and the rest is decoded again
-    move = '{"do": "move", "site": "attention", "rows": [1], "source": 1, "to": 2}'
+    # one row looks at "lot": what came before is said as before
+    move = '{"do": "set", "site": "attention", "rows": [1], "columns": [4], "value": 0.9}'
     moved = regard.look(regard.edited(run / "run", move), "I love you a lot", target="Te amo mucho")
     assert moved.surprisal[0] == pytest.approx(found.surprisal[0])
     assert moved.surprisal[1] != found.surprisal[1]
