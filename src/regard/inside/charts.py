@@ -39,15 +39,15 @@ def bars(rows: list[dict[str, Any]]) -> altair.Chart:
     return (base.mark_bar() + figures).properties(width=560, height=28 * len(rows), title="Held-out text")
 
 
-def accuracies(rows: list[dict[str, Any]], measure: str) -> altair.LayerChart:
-    """Accuracy against length, with intervals. Rows: family, length, accuracy, low, high."""
+def accuracies(rows: list[dict[str, Any]], measure: str) -> altair.FacetChart:
+    """Accuracy against length, with intervals, a small chart for each family. Rows: family, length, accuracy, low, high."""
     order = list(dict.fromkeys(row["family"] for row in rows))
-    base = altair.Chart(altair.Data(values=rows)).encode(
-        x=altair.X("length:Q", title=measure, scale=altair.Scale(type="log")),
-        color=altair.Color("family:N", sort=order, scale=altair.Scale(domain=order, range=COLOURS), title=None),
-    )
-    lines = base.mark_line(point=True).encode(y=altair.Y("accuracy:Q", title="share of right answers", scale=altair.Scale(domain=[0, 1])))
-    return (base.mark_rule().encode(y="low:Q", y2="high:Q") + lines).properties(width=560, height=320)
+    ends = [min(row["length"] for row in rows), max(row["length"] for row in rows)]
+    base = altair.Chart().encode(x=altair.X("length:Q", title=measure, scale=altair.Scale(type="log", domain=ends)))
+    shares = altair.Y("accuracy:Q", title="share of right answers", scale=altair.Scale(domain=[0, 1]))
+    drawn = base.mark_rule(color=COLOURS[0]).encode(y="low:Q", y2="high:Q") + base.mark_line(point=True, color=COLOURS[0]).encode(y=shares)
+    layered = altair.layer(drawn, data=altair.Data(values=rows)).properties(width=130, height=110)
+    return layered.facet(facet=altair.Facet("family:N", sort=order, title=None), columns=4)
 
 
 def curves(points: list[dict[str, Any]], order: list[str]) -> altair.Chart:
