@@ -197,7 +197,9 @@ class Descent:
         if progress.place >= self.schedule.steps(progress.epoch):
             progress.epoch, progress.place = progress.epoch + 1, 0
         place_BT, fresh_B = self.schedule.places(progress.epoch, progress.place)
-        source_BS = self.schedule.sources(progress.epoch, progress.place, getattr(self.model, "source_padding", 0))
+        source_BS = self.schedule.sources(
+            progress.epoch, progress.place, self.model.source_padding if isinstance(self.model, Translator) else 0
+        )
         progress.place += 1
         progress.tokens += int((place_BT >= 0).sum())
         if self.state is not None and bool(fresh_B.any()):
