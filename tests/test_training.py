@@ -35,6 +35,7 @@ MORE = {
     "transformer": ["--layers", "2", "--heads", "2", "--context", "17", "--dropout", "0.1"],
     "backpack": ["--layers", "1", "--heads", "2", "--context", "17", "--senses", "2", "--dropout", "0.1"],
 }
+PAIRS = ["--pairs", "pairs.tsv", "--steps", "24", "--evaluate-every", "6", "--width", "16", "--batch-tokens", "128", "--average", "2"]
 
 
 @pytest.fixture
@@ -147,9 +148,10 @@ def start(folder: Path, family: str, out: str, *more: str, stderr: int = subproc
     return subprocess.Popen([sys.executable, "-m", "regard", *arguments], cwd=folder, stdout=subprocess.DEVNULL, stderr=stderr)
 
 
-@pytest.mark.parametrize("family", MORE)
+@pytest.mark.parametrize("family", [*MORE, "recurrent-translator"])
 def test_a_killed_run_ends_like_one_that_was_not(tmp_path, text, family):
-    options = ["--text", "text.txt", *SMALL, *MORE[family]]
+    options = ["--text", "text.txt", *SMALL, *MORE[family]] if family in MORE else PAIRS
+    (tmp_path / "pairs.tsv").write_text("".join(f"line {number} says a b\tb a says {number} line\n" for number in range(60)))
     assert start(tmp_path, family, "whole", *options).wait(120) == 0
     chance = random.Random(family)
     process = start(tmp_path, family, "killed", *options)
