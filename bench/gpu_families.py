@@ -15,6 +15,7 @@ import time
 from pathlib import Path
 
 import regard
+from regard.models import TRANSLATORS
 from regard.runs.recipes import find_recipe
 
 
@@ -32,7 +33,7 @@ def one(name: str, wanted: dict, data: Path) -> None:
 
     with tempfile.TemporaryDirectory() as folder:
         out = f"{folder}/run"
-        texts = {part: str(data / wanted.pop(part)) for part in ("text", "valid", "test") if part in wanted}
+        texts = {part: str(data / wanted.pop(part)) for part in ("text", "valid", "test", "pairs") if part in wanted}
         if recipe:
             trained = regard.train_recipe(recipe, data, out=out, listener=listener, **texts, **wanted)
         else:
@@ -56,7 +57,12 @@ def one(name: str, wanted: dict, data: Path) -> None:
         result["curve"] = [(row["step"], round(row["train_loss"], 3), round(row["valid_loss"], 3)) for row in curve][
             :: max(1, len(curve) // 12)
         ]
-        result["sample"] = regard.generate(trained.run, length=60)[0]
+        result |= trained.more
+        if family in TRANSLATORS:
+            measured = regard.evaluate_translations(trained.run)
+            result |= {"bleu": measured.bleu, "chrf": measured.chrf, "sentences": measured.sentences, "decoding_seconds": measured.seconds}
+        else:
+            result["sample"] = regard.generate(trained.run, length=60)[0]
         print("RESULT " + json.dumps(result), flush=True)
 
 
