@@ -27,13 +27,13 @@ def test_counting():
 def test_averaging():
     shown = lesson("averaging")
     assert shown.value("average") == [3 / 4, 1 / 4]
-    assert shown.value("averages") == [[3 / 4, 1 / 4]] * 4
+    assert shown.value("averages") == [[3 / 4, 1 / 4]] * 4  # AAAB AABA ABAA BAAA
 
 
 def test_recurrence():
     shown = lesson("recurrence")
     assert shown.value("loss") == pytest.approx(sum(shown.value("losses")) / 3)
-    losses = [loss for row in shown.value("losses of the batch") for loss in row[:3]]
+    losses = [loss for row in shown.value("losses of the batch") for loss in row]
     assert shown.value("loss of the batch") == pytest.approx(sum(losses) / 9)
     assert losses[:3] == pytest.approx(shown.value("losses"))
     first, second, third, after = shown.value("gradient")
@@ -121,7 +121,7 @@ def test_backpack():
 
 
 def test_translation():
-    shown = lesson("translation", steps=20.0)
+    shown = lesson("translation", steps=20)
     assert shown.value("amo") == pytest.approx([1 / 4, 3 / 4, 0, 0, 0])
     assert shown.value("Te") == pytest.approx([0, 0, 1, 0, 0])
     assert [row.index(max(row)) for row in shown.value("straight")] == [0, 1, 2, 3, 4]
@@ -162,13 +162,23 @@ def test_inputs_can_be_set(capsys):
     [
         (["atention"], "did you mean attention?"),
         (["attention", "--set", "k=1"], "what can be set: sequence=AABA, q=0,1, base=3"),
-        (["attention", "--set", "q=1"], "q has the shape of 0,1"),
+        (["attention", "--set", "q=1"], "q needs 2 numbers, one for A and one for B; it has 1"),
         (["attention", "--set", "q=a,b"], "q is written like 0,1"),
         (["attention", "--set", "sequence=ABC"], "made of A and B, not 'ABC'"),
         (["self-attention", "--set", "sentence=I love"], "the sentence has 2 words and the weights 5 rows"),
         (["backpack", "--set", "sentence=That bird was sick"], "no senses for bird; the words are: that"),
         (["copying", "--set", "word=Bernanke"], "does not stand in the text"),
         (["positions", "--set", "second=Jill gave milk"], "two sentences of the same words"),
+        (["attention", "--set", "base=0"], "the base of a softmax is above 0"),
+        (["attention", "--set", "q=nan,1"], "q must be made of finite numbers"),
+        (["counting", "--set", "sentences="], "sentences is empty"),
+        (["counting", "--set", "unseen=books"], "'their' is followed by 'books'"),
+        (["counting", "--set", "context=zzz"], "'zzz' stands in none of the sentences"),
+        (["recurrence", "--set", "sentence=hi"], "two words at the least"),
+        (["recurrence", "--set", "width=2.5"], "width is written like 3"),
+        (["recurrence", "--set", "width=0"], "width must be 1 or more"),
+        (["positions", "--set", "first=a b", "second=a b"], "in another order"),
+        (["masking", "--set", "weights=1,0;0.5"], "weights is written like"),
         (["attention", "--notebook", "x.txt"], "a notebook's name ends with .ipynb"),
     ],
 )
@@ -177,6 +187,11 @@ def test_wrong_settings_are_told(arguments: list[str], words: str, capsys):
     told = capsys.readouterr()
     assert told.out == ""
     assert re.search(re.escape(words), told.err), told.err
+
+
+def test_other_sizes_can_be_set():
+    assert lesson("self-attention", sentence="a b", weights=((1.0, 0.0), (0.5, 0.5))).value("lecture") == [[1, 0], [0.5, 0.5]]
+    assert lesson("scores", q=(1.0, 2.0, 3.0), k=(1.0, 1.0, 1.0), widths=(2.0, 4.0)).value("dot") == pytest.approx(6)
 
 
 def test_an_unknown_input_from_python():

@@ -274,7 +274,7 @@ def test_the_error_rate_by_its_formula():
     assert agreement(found, sure, possible) == pytest.approx((1 - 3 / 5, 2 / 3, 1 / 2)) or vars(
         agreement(found, sure, possible)
     ) == pytest.approx({"aer": 1 - 3 / 5, "precision": 2 / 3, "recall": 1 / 2})
-    assert vars(agreement([frozenset()], [frozenset()])) == {"aer": 1.0, "precision": 0.0, "recall": 0.0}
+    assert vars(agreement([frozenset()], [frozenset()])) == {"aer": 0.0, "precision": 1.0, "recall": 1.0}
 
 
 def test_two_directions_become_one():
@@ -350,6 +350,24 @@ def test_what_is_left_out_is_counted(tmp_path: Path):
     assert any("2 pairs have nothing on one side" in note for note in trained.run.config["notes"])
 
 
+def test_lines_that_say_nothing_stay_lines(run: Path, capsys, tmp_path: Path, regard_cli):
+    (tmp_path / "en").write_text("I love you a lot\n\nWe spoke well\n")
+    (tmp_path / "es").write_text("Te amo mucho\nfoo\nHablamos bien\n")
+    assert main(["align", str(run / "run"), "--source", str(tmp_path / "en"), "--target", str(tmp_path / "es")]) == 0
+    told = capsys.readouterr()
+    lines = told.out.split("\n")
+    assert (len(lines), lines[1], lines[3]) == (4, "", "")
+    assert "1 pairs are empty on a side" in told.err
+    assert main(["evaluate", str(run / "run"), "--source", str(tmp_path / "en"), "--target", str(tmp_path / "es"), "--json"]) == 0
+    measured = json.loads(capsys.readouterr().out)
+    assert (measured["sentences"], measured["left_out"]) == (2, 1)
+    assert main(["translate", str(run / "run"), "--file", str(tmp_path / "en")]) == 0
+    assert capsys.readouterr().out == "Te amo mucho\n\nHablamos bien\n"
+    refused = regard_cli("translate", run / "run", stdin=b"\xff\xfe\n")
+    assert (refused.returncode, refused.stdout) == (2, "")
+    assert "line 1: byte 0 (0xff) is not UTF-8" in refused.stderr
+
+
 def test_wrong_alignments_and_sentences_are_told(run: Path, tmp_path: Path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "a").write_text("0-0 1-1\n\n2?1\n")
@@ -370,7 +388,11 @@ def test_wrong_alignments_and_sentences_are_told(run: Path, tmp_path: Path, monk
         assert told.out == ""
         assert words in told.err
     for arguments, words in (
-        (["translate", run / "run", ""], "line 1 is empty"),
+        (["translate", run / "run", ""], "a sentence is empty"),
+        (["translate", run / "run", "a", "--count", "0"], "--count must be 1 or more"),
+        (["generate", run / "run", "--prompt", "a"], "this run translates; use regard translate"),
+        (["score", run / "run", "--text", run / "en.txt"], "this run translates"),
+        (["align", run / "run", "--source", run / "en.txt", "--target", run / "es.txt", "--reverse", run / "run"], "translates back"),
         (["translate", run / "run", "a", "--count", "9"], "5 hypotheses with --beam 5"),
         (["translate", run / "back", " ".join("x" * 200)], "and the model reads 128"),
         (["evaluate", run / "run", "--source", run / "en.txt"], "--source and --target go together"),

@@ -12,10 +12,11 @@ from regard.commands.printing import print_json, print_lines
 from regard.errors import UserError
 from regard.inside.alignment import Links, Symmetry, agreement, parse_links, symmetrise, written
 from regard.inside.showing import write_picture
+from regard.runs.folder import load
 from regard.runs.material import read_pairs
 from regard.runs.translations import Way, align
 from regard.text.files import read_file
-from regard.text.parallel import Parallel
+from regard.text.parallel import BUILT_IN, Parallel
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,7 +47,7 @@ class Align:
     score: str | None = None
     """An alignment file to be measured."""
     gold: str | None = None
-    """The right one: i-j is sure, ipj and i?j possible; an empty line has none."""
+    """The right one, for --score or beside a run: i-j is sure, ipj and i?j possible; an empty line has none."""
     index: int = 0
     """The number of the first word in --score."""
     gold_index: int = 0
@@ -76,12 +77,15 @@ def _align(options: Align, run: str) -> None:
     pairs = read_pairs(options.source, options.target, options.pairs)
     found = align(run, pairs, way=options.way, mask_sinks=not options.sinks)
     if options.out is not None:
-        if options.out.suffix not in (".svg", ".png") or not 1 <= options.line <= len(found.pairs):
-            raise UserError(f"--out writes .svg or .png, of --line 1 to {len(found.pairs)}")
+        if options.out.suffix not in (".svg", ".png"):
+            raise UserError(f"{options.out}: --out writes .svg or .png")
+        if not 1 <= options.line <= len(found.pairs):
+            raise UserError(f"there is no --line {options.line}: they go from 1 to {len(found.pairs)}")
         write_picture(found.picture(options.line - 1), options.out)
     links = found.baseline if options.baseline else found.links
     if options.reverse is not None:
         turned = Parallel(found.pairs.name, found.pairs.targets, found.pairs.sources)
+        _check_reverse(options.reverse, turned)
         back = align(options.reverse, turned, way=options.way, mask_sinks=not options.sinks)
         links = [
             symmetrise(one, frozenset((i, j) for j, i in other), options.symmetry) for one, other in zip(links, back.links, strict=True)
@@ -91,17 +95,43 @@ def _align(options: Align, run: str) -> None:
     if gold is not None:
         told |= vars(agreement(links, *gold))
         told |= {"model_1_aer": agreement(found.baseline, *gold).aer}
+    if options.baseline:
+        told = {"site": "IBM Model 1", **{name: value for name, value in told.items() if name not in ("site", "head")}}
+    lines = _lines(found.pairs, links)
     if options.json:
-        print_json({**told, "alignments": [sorted(one) for one in links]})
+        print_json({**told, "alignments": [sorted(one) for one in lines]})
         return
-    for one in links:
+    for one in lines:
         print(written(one))
+    if len(lines) > len(links):
+        print(f"{len(lines) - len(links)} pairs are empty on a side or too long: their lines are empty", file=sys.stderr)
     print(", ".join(f"{name} {value if isinstance(value, str) else round(value, 4)}" for name, value in told.items()), file=sys.stderr)
+
+
+def _check_reverse(run: str, turned: Parallel) -> None:
+    """A run of the same direction would hardly know a word."""
+    tokenizer = load(run).source
+    if tokenizer is not None and tokenizer.unknown is not None:
+        ids = [token for line in turned.sources for token in tokenizer.prompt(line)]
+        if sum(token == tokenizer.unknown for token in ids) > len(ids) / 2:
+            raise UserError(f"{run}: knows few of the target's words; --reverse is a run that translates back")
+
+
+def _lines(pairs: Parallel, links: list[Links]) -> list[Links]:
+    """A line for every pair of the text: those that were left out have no links."""
+    if pairs.places is None or pairs.name == BUILT_IN:
+        return links
+    lines = [frozenset[tuple[int, int]]()] * max(pairs.places[-1] + 1, len(pairs) + pairs.empty)
+    for place, one in zip(pairs.places, links, strict=True):
+        lines[place] = one
+    return lines
 
 
 def _gold(options: Align, pairs: Parallel) -> tuple[list[Links], list[Links]] | None:
     if options.gold is not None:
-        right = checked(options.gold, options.gold_index, pairs)
+        right = checked(options.gold, options.gold_index, None if pairs.empty else pairs)
+        if pairs.places is not None and len(right) == len(pairs) + pairs.empty:
+            right = [right[place] for place in pairs.places]
         if len(right) != len(pairs):
             raise UserError(f"{options.gold} has {len(right)} lines for {len(pairs)} sentence pairs")
         return [sure for sure, _ in right], [possible for _, possible in right]

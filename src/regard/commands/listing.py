@@ -33,3 +33,4 @@ def main(arguments: list[str]) -> None:
     print(f"families: {', '.join(FAMILIES | TRANSLATORS)}\n\nrecipes (regard train --recipe NAME --data FOLDER), with what each reached:")
     for name, make in RECIPES.items():
         print(f"  {name:<30} {make().figure}")
+    print(f"\nlessons (regard lesson NAME): {', '.join(LESSONS)}\n\npuzzles (regard puzzle NAME): {', '.join(PUZZLES)}")

@@ -58,10 +58,12 @@ def _known(kind: type, arguments: list[str], verb: str, elsewhere: Mapping[str, 
 
 def _one_line(box: str) -> str:
     """The first paragraph of tyro's box, without its frame."""
-    lines = []
+    lines = list[str]()
     for line in box.splitlines()[1:]:
         text = line.strip("│╭╮╰╯ ")
-        if re.fullmatch("─*", text):
-            break
+        if re.fullmatch("[─-]*", text) or text.startswith("For full helptext"):
+            if lines:
+                break
+            continue
         lines.append(text)
     return " ".join(lines).rstrip(".") or "the options cannot be read"

@@ -1,5 +1,6 @@
 """regard puzzle: who can solve what, at which length, and whether attention goes where it must."""
 
+import sys
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Annotated
@@ -52,6 +53,7 @@ def main(arguments: list[str]) -> None:
     )
     if options.out is not None:
         write_chart(accuracies([asdict(row) for row in found], PUZZLES[options.name].measure), options.out)
+        print(f"{options.out} shows it.", file=sys.stderr)
     if options.json:
         print_json({"puzzle": options.name, "results": [asdict(row) for row in found]})
 

@@ -38,10 +38,10 @@ def main(arguments: list[str]) -> None:
     given = {name for name in option_fields(arguments) if name != "json"}
     values = {name: getattr(options, name) for name in given}
     listener = live_line(quiet=options.json)
-    if recipe is None:
-        result = train(family, listener=listener, **values).to_json()
-    else:
-        result = train_recipe(recipe, data, listener=listener, **values).to_json()
+    trained = train(family, listener=listener, **values) if recipe is None else train_recipe(recipe, data, listener=listener, **values)
+    result = trained.to_json()
+    for note in trained.run.config.get("notes", ()):
+        print(note, file=sys.stderr)
     if options.json:
         print_json(result)
     else:

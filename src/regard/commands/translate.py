@@ -12,9 +12,10 @@ from regard.errors import UserError
 from regard.inside.pictures import heat_map
 from regard.inside.showing import write_picture
 from regard.probabilities.translating import Translation
+from regard.runs.folder import Run
 from regard.runs.looking import opened
 from regard.runs.translations import translate
-from regard.text.files import read_file
+from regard.text.files import decode, read_file
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,14 +55,21 @@ def main(arguments: list[str]) -> None:
         "temperature": options.temperature, "seed": options.seed,
     }  # fmt: skip
     if not options.text and options.file is None and not options.json:
-        for line in sys.stdin:  # a filter: what comes in goes out before the next is read
-            said = translate(run, line.rstrip("\n"), **how)[0] if line.strip() else []
+        for number, data in enumerate(sys.stdin.buffer, 1):  # a filter: what comes in goes out before the next is read
+            line = decode(data, f"standard input, line {number}")
+            said = translate(run, line.rstrip("\r\n"), **how)[0] if line.strip() else []
             print("\n".join(one.text for one in said), flush=True)
         return
     lines = list(options.text) or (read_file(options.file or "-").text.rstrip("\n").split("\n"))
-    found = translate(run, lines, **how)
+    filled = [line for line in lines if line.strip()]
+    if (options.text and len(filled) < len(lines)) or not filled:
+        raise UserError("a sentence is empty: there is nothing to translate")
+    answers = iter(translate(run, filled, **how))
+    found = [next(answers) if line.strip() else [] for line in lines]  # an empty line stays one
+    _warn(run, filled)
     if options.out is not None:
-        _draw(found[0][0], options.out)
+        _draw(next(said for said in found if said)[0], options.out)
+        print(f"{options.out} shows it.", file=sys.stderr)
     if options.json:
         print_json(
             {
@@ -72,8 +80,20 @@ def main(arguments: list[str]) -> None:
         )
         return
     for said in found:
+        if not said:
+            print()
         for one in said:
             print(one.text if options.count == 1 else f"{one.score:8.3f}  {one.text}")
+
+
+def _warn(run: Run, lines: list[str]) -> None:
+    """Words never seen are told, on standard error."""
+    if run.source is None or run.source.unknown is None:
+        return
+    ids = [token for line in lines for token in run.source.prompt(line)]
+    unknown = sum(token == run.source.unknown for token in ids)
+    if unknown:
+        print(f"{unknown} of {len(ids)} words were never seen and are read as <unk>", file=sys.stderr)
 
 
 def _data(one: Translation) -> dict[str, object]:

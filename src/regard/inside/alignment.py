@@ -53,6 +53,8 @@ def agreement(found: Sequence[Links], sure: Sequence[Links], possible: Sequence[
     links, certain = sum(map(len, found)), sum(map(len, sure))
     in_sure = sum(len(one & other) for one, other in zip(found, sure, strict=True))
     in_possible = sum(len(one & other) for one, other in zip(found, every, strict=True))
+    if not links and not certain:
+        return Agreement(aer=0.0, precision=1.0, recall=1.0)  # nothing was to be found, and nothing was
     return Agreement(
         aer=1 - (in_sure + in_possible) / max(1, links + certain),
         precision=in_possible / links if links else 0.0,

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from regard.errors import UserError
-from regard.lessons.lesson import Step, grid, numbers
+from regard.lessons.lesson import Step, grid, need, numbers
 from regard.models.dan import Dan
 from regard.models.predictions import SoftmaxPrediction
 from regard.models.transformer import Transformer
@@ -48,6 +48,8 @@ def letters(sequence: str) -> list[int]:
 
 def attention(sequence: str = "AABA", q: tuple[float, ...] = (0.0, 1.0), base: float = 3.0) -> list[Step]:
     """Attention as random access: is there a B? Scores, softmax, output, beside the plain average."""
+    need(len(q) == 2, f"q needs 2 numbers, one for A and one for B; it has {len(q)}")
+    need(base > 0, "the base of a softmax is above 0")
     embedding_VD = torch.eye(2, dtype=torch.float64)  # k_A = [1, 0], k_B = [0, 1]
     key_KD, query_QD = embedding_VD[letters(sequence)], torch.tensor([q], dtype=torch.float64)
     sharp_QD = embedding_VD[1:] @ (10 * torch.eye(2, dtype=torch.float64))  # W^Q = 10 I applied to e_B
@@ -92,6 +94,8 @@ def scores(
     q: tuple[float, ...] = (1.0, 2.0), k: tuple[float, ...] = (3.0, -1.0), widths: tuple[float, ...] = (2.0, 8.0, 32.0, 128.0, 512.0)
 ) -> list[Step]:
     """Four score functions on the same vectors, and why the dot product is scaled."""
+    need(len(q) == len(k), f"q and k need as many numbers; they have {len(q)} and {len(k)}")
+    need(min(widths) >= 1, "widths are 1 or more")
     torch.manual_seed(1)
     found = {}
     names: tuple[ScoreName, ...] = ("additive", "bilinear", "dot", "scaled-dot")
@@ -147,9 +151,10 @@ def scores_of(weights: tuple[tuple[float, ...], ...]) -> Tensor:
     return torch.tensor(weights, dtype=torch.float64).log().clamp(min=FAR_BELOW)
 
 
-def self_attention(sentence: str = "I love you a lot", weights: tuple[tuple[float, ...], ...] = FIVE, heads: float = 3.0) -> list[Step]:
+def self_attention(sentence: str = "I love you a lot", weights: tuple[tuple[float, ...], ...] = FIVE, heads: int = 3) -> list[Step]:
     """Every word looks at every other: without parameters, with the lecture's 5 x 5 matrix, and in several heads."""
     words, count = sentence.split(), len(weights)
+    need(len(weights[0]) == count, "the weights need as many columns as rows")
     if len(words) != count:
         raise UserError(f"the sentence has {len(words)} words and the weights {count} rows: give as many")
     torch.manual_seed(1)
@@ -164,7 +169,7 @@ def self_attention(sentence: str = "I love you a lot", weights: tuple[tuple[floa
     keys = torch.eye(count, dtype=torch.float64)
     chosen = _weigh(scores_of(weights), keys)
     nobel = ["Nobel", "committee", "awards", "Strickland", "who", "advanced", "optics"]
-    many = int(heads)
+    many = heads
     wide = Transformer(len(nobel), Transformer.Config(layers=1, width=4 * many, heads=many, context=9)).double().eval()
     look = Look(["layer0.attention", "layer0.heads", "layer0.attended"])
     with torch.no_grad():
@@ -187,7 +192,7 @@ def self_attention(sentence: str = "I love you a lot", weights: tuple[tuple[floa
         Step(
             "Several heads",
             "head_h = softmax(Q_h K_h^T / sqrt(d_k)) V_h; joined, then projected",
-            f"'{' '.join(nobel)}' in {many} heads: as many maps; what they mix stands side by side and is projected back.",
+            f"'{' '.join(nobel)}' in {many} heads: as many maps (causal); what they mix is joined and projected.",
             {
                 "maps": list(look.seen["layer0.attention"]().shape[1:]),
                 "mixed": list(look.seen["layer0.heads"].shape[1:]),
@@ -201,6 +206,7 @@ def self_attention(sentence: str = "I love you a lot", weights: tuple[tuple[floa
 def masking(weights: tuple[tuple[float, ...], ...] = ((1.0, 0.0, 0.0), (0.3, 0.7, 0.0), (0.3, 0.5, 0.2))) -> list[Step]:
     """A language model may not see the next word: the mask, all rows at once, and what cheating would look like."""
     count = len(weights)
+    need(len(weights[0]) == count > 1, "the weights need as many columns as rows, two at the least")
     values = torch.eye(count, dtype=torch.float64)  # v_1, v_2, ...: each position can be read off
     queries, keys = scores_of(weights), torch.eye(count, dtype=torch.float64)
     once = attend(_row(queries), _row(keys), _row(values), score=Dot(), mask=causal)[0, 0]
@@ -251,8 +257,7 @@ def positions(first: str = "Jack gave water to Jill", second: str = "Jill gave w
     """Self-attention is set to set: without positions two sentences of the same words look the same."""
     one, two = first.split(), second.split()
     vocabulary = sorted(set(one + two))
-    if sorted(one) != sorted(two):
-        raise UserError("give two sentences of the same words in another order")
+    need(sorted(one) == sorted(two) and one != two and len(one) <= 16, "give two sentences of the same words in another order, at most 16")
     torch.manual_seed(1)
     embedding_VD = torch.randn(len(vocabulary), 8, dtype=torch.float64)
     steps = [

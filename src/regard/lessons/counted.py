@@ -1,10 +1,11 @@
 """Counting: n-grams."""
 
 import math
+from itertools import pairwise
 
 import torch
 
-from regard.lessons.lesson import Step
+from regard.lessons.lesson import Step, need
 from regard.models.ngram import Ngram
 from regard.probabilities.decoding import Sampling, generate
 from regard.tokens.choose import TokenOptions, train_tokenizer
@@ -26,6 +27,9 @@ def counting(sentences: tuple[str, ...] = SENTENCES, context: str = "their", uns
     }.items():
         models[name] = Ngram(tokenizer.size, Ngram.Config(order=2, **options)).eval()  # type: ignore[arg-type]
         models[name].fit(encoded, lambda model: None)
+    need(context in {word for sentence in sentences for word in sentence.split()}, f"{context!r} stands in none of the sentences")
+    pairs = {pair for sentence in sentences for pair in pairwise(sentence.split())}
+    need((context, unseen) not in pairs, f"{context!r} is followed by {unseen!r} in the sentences: choose a word that never comes after it")
     ids = [tokenizer.start, *tokenizer.prompt(context)]
 
     def after(name: str) -> dict[str, float]:

@@ -1,6 +1,7 @@
 """What a lesson is: a function of its inputs that gives steps, each with a formula, numbers and perhaps a small picture."""
 
 import inspect
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from importlib import import_module
@@ -100,7 +101,8 @@ def lesson(name: str, **inputs: Any) -> Lesson:
         if one not in chosen:
             raise UserError(f"{name} has no {one!r} to set; {_said(name)}")
         if _shape(value) != _shape(chosen[one]):
-            raise UserError(f"{name}: {one} has the shape of {_example(chosen[one])}; {_said(name)}")
+            raise UserError(f"{name}: {one} is written like {_example(chosen[one])}; {_said(name)}")
+        _check(name, one, value)
         chosen[one] = value
     return Lesson(name, about(name), chosen, find(name)(**chosen))
 
@@ -130,10 +132,31 @@ def _read(text: str, like: Any) -> Any:
 
 
 def _shape(value: Any) -> Any:
-    """Numbers keep their count; sentences and letters may be others."""
+    """Words, numbers, vectors of them, and matrices, whose rows are alike; how many there may be, a lesson says itself."""
     if isinstance(value, list | tuple):
-        return "words" if value and isinstance(value[0], str) else (len(value), *({_shape(part) for part in value}))
+        if value and isinstance(value[0], list | tuple):
+            return "matrix" if len({len(row) for row in value}) == 1 else "ragged"
+        return "words" if value and isinstance(value[0], str) else "numbers"
     return "word" if isinstance(value, str) else "number"
+
+
+def _check(name: str, one: str, value: Any) -> None:
+    """What no lesson can do anything with."""
+    if isinstance(value, list | tuple):
+        for part in value:
+            _check(name, one, part)
+    if value in ("", ()) or (isinstance(value, str) and not value.strip()):
+        raise UserError(f"{name}: {one} is empty; {_said(name)}")
+    if isinstance(value, float) and not math.isfinite(value):
+        raise UserError(f"{name}: {one} must be made of finite numbers")
+    if isinstance(value, int) and value < 1:
+        raise UserError(f"{name}: {one} must be 1 or more")
+
+
+def need(right: bool, what: str) -> None:
+    """What a lesson asks of its inputs."""
+    if not right:
+        raise UserError(what)
 
 
 def _example(value: Any) -> str:

@@ -127,7 +127,7 @@ def translation(
     source: str = "I love you a lot",
     target: str = "Te amo mucho",
     weights: tuple[tuple[float, ...], ...] = ((0.0, 0.0, 1.0, 0.0, 0.0), (0.25, 0.75, 0.0, 0.0, 0.0), (0.0, 0.0, 0.0, 0.5, 0.5)),
-    steps: float = 250.0,
+    steps: int = 700,
 ) -> list[Step]:
     """Different lengths and another order: each target word is a mixture of source words; and what a small trained model looks at."""
     one, two = source.split(), target.split()
@@ -138,7 +138,7 @@ def translation(
     straight = weigh(_row(100 * torch.eye(5, dtype=torch.float64)), _row(torch.eye(5, dtype=torch.float64)), score=Dot(), mask=everything)[
         0, 0
     ]
-    said, found, names = _trained(source, int(steps))
+    said, found, names = _trained(source, steps)
     return [
         Step(
             "Word for word",
@@ -157,7 +157,7 @@ def translation(
         Step(
             "A small trained model",
             "a_tj = softmax_j score(s_t, H_j)",
-            f"After {int(steps)} steps on the built-in grammar it says: {' '.join(said)}",
+            f"After {steps} steps on the built-in grammar it says: {' '.join(said)}.",
             {"grid": found},
             grid(found, said, names),
         ),
@@ -169,6 +169,6 @@ def _trained(source: str, steps: int) -> tuple[list[str], list[list[float]], lis
     from regard.runs.translations import translate
 
     with tempfile.TemporaryDirectory() as folder:
-        run = train("recurrent-translator", out=str(Path(folder) / "run"), steps=steps, width=64, evaluate_every=steps).run
+        run = train("recurrent-translator", out=str(Path(folder) / "run"), steps=steps, evaluate_every=steps).run
         best = translate(run, source)[0][0]
     return best.tokens, numbers(best.attention["attention"][0]), best.source_tokens

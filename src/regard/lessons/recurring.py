@@ -3,12 +3,10 @@
 Shape legend: T positions, D width, V vocabulary.
 """
 
-from itertools import permutations
-
 import torch
 
-from regard.lessons.attending import average_of
-from regard.lessons.lesson import Step, grid, numbers
+from regard.lessons.attending import average_of, letters
+from regard.lessons.lesson import Step, grid, need, numbers
 from regard.models.attentive import Attentive
 from regard.models.recurrent import Lstm, RecurrentState, Rnn
 from regard.parts.look import Look
@@ -20,7 +18,9 @@ BATCH = ("students opened their books", "people walked their dog", "the classroo
 def averaging(sequence: str = "AABA") -> list[Step]:
     """The deep averaging network: what was read, not where."""
     embedding = torch.eye(2, dtype=torch.float64)
-    orders = sorted({"".join(order) for order in permutations(sequence)})
+    letters(sequence)
+    turned = [sequence[turn:] + sequence[:turn] for turn in range(len(sequence))]  # every letter comes first once
+    orders = sorted({*turned, *(order[::-1] for order in turned)})
     outputs = [numbers(average_of(order, embedding)) for order in orders]
     return [
         Step(
@@ -32,22 +32,23 @@ def averaging(sequence: str = "AABA") -> list[Step]:
         Step(
             "Order does not matter",
             "sum_i e_i = sum_pi(i) e_pi(i)",
-            f"All orders of the same letters: {' '.join(orders)}.",
+            f"Other orders of the same letters: {' '.join(orders)}.",
             {"averages": outputs},
         ),
     ]
 
 
 def recurrence(
-    sentence: str = "students opened their books", width: float = 3.0, gates: tuple[float, ...] = (1.0, 0.0, 0.0, 0.5)
+    sentence: str = "students opened their books", width: int = 3, gates: tuple[float, ...] = (1.0, 0.0, 0.0, 0.5)
 ) -> list[Step]:
     """The RNN: one vector carries all that was read; how losses are averaged; gradients through time; gates."""
     torch.manual_seed(1)
     lines = [sentence, *BATCH[1:]]
     tokenizer, _ = train_tokenizer(["\n".join(lines)], TokenOptions(tokens="word", document="line"))
-    model = Rnn(tokenizer.size, Rnn.Config(layers=1, width=int(width), dropout=0.0)).double().eval()
+    model = Rnn(tokenizer.size, Rnn.Config(layers=1, width=width, dropout=0.0)).double().eval()
     rows = [tokenizer.prompt(line) for line in lines]
     words = sentence.split()
+    need(len(words) > 1, "give a sentence of two words at the least: the first is given, the others are predicted")
     look = Look(["hidden", "embedding"])
     ids = torch.tensor([rows[0]])
     prediction, _ = model(ids, look=look)
@@ -64,7 +65,7 @@ def recurrence(
             "h_i = tanh(W w_i + V h_{i-1})",
             "The same weights at every step; each state is made of the word and the state before.",
             {"h": numbers(look.seen["hidden"][0])},
-            grid(numbers(look.seen["hidden"][0]), words, [f"h{n}" for n in range(int(width))]),
+            grid(numbers(look.seen["hidden"][0]), words, [f"h{n}" for n in range(width)]),
         ),
         Step(
             "The loss of a sentence",
@@ -78,7 +79,9 @@ def recurrence(
             " / ".join(lines),
             {
                 "loss of the batch": float(model(tokens)[0].loss(targets).detach()),
-                "losses of the batch": numbers(model(tokens)[0].nll(targets)),
+                "losses of the batch": [
+                    row[: len(words) - 1] for row, words in zip(numbers(model(tokens)[0].nll(targets)), rows, strict=True)
+                ],
             },
         ),
         Step(
@@ -129,15 +132,13 @@ def _gated(gates: tuple[float, ...]) -> Step:
     )
 
 
-def attentive(sentence: str = "the students opened their books unwillingly", width: float = 4.0) -> list[Step]:
+def attentive(sentence: str = "the students opened their books unwillingly", width: int = 4) -> list[Step]:
     """A recurrent model that looks back at its earlier states: 4 scores at the fifth word, 5 at the sixth."""
     torch.manual_seed(1)
     words = sentence.split()
     tokenizer, _ = train_tokenizer([sentence], TokenOptions(tokens="word", document="line"))
     model = (
-        Attentive(tokenizer.size, Attentive.Config(layers=1, width=int(width), lookback=len(words), score="dot", dropout=0.0))
-        .double()
-        .eval()
+        Attentive(tokenizer.size, Attentive.Config(layers=1, width=width, lookback=len(words), score="dot", dropout=0.0)).double().eval()
     )
     look = Look(["hidden", "attention", "context"])
     prediction, _ = model(torch.tensor([tokenizer.prompt(sentence)]), look=look)
@@ -162,6 +163,6 @@ def attentive(sentence: str = "the students opened their books unwillingly", wid
             "Join and predict",
             "P(w) = softmax(U tanh(W [h_i; c_i]))",
             "State and context side by side, then one softmax over the vocabulary.",
-            {"joined width": 2 * int(width), "vocabulary": tokenizer.size, "sum of probabilities": float(chances.detach().sum())},
+            {"joined width": 2 * width, "vocabulary": tokenizer.size, "sum of probabilities": float(chances.detach().sum())},
         ),
     ]

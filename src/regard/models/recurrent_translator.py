@@ -17,6 +17,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
+from regard.errors import UserError
 from regard.models.contract import Prediction
 from regard.models.predictions import Readout
 from regard.models.ranges import at_least, share
@@ -57,6 +58,8 @@ class RecurrentTranslator(Translator):
         def __post_init__(self) -> None:
             at_least(1, layers=self.layers, width=self.width)
             share(dropout=self.dropout)
+            if self.feed and self.score == "none":
+                raise UserError("--feed feeds what attention found; --score none has none")
 
     def __init__(self, vocabulary_size: int, config: Config, source_size: int | None = None):
         super().__init__(vocabulary_size, config, source_size)

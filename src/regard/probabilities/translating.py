@@ -37,7 +37,9 @@ def translate(
 ) -> Iterator[list[Translation]]:  # fmt: skip
     """The `count` best translations of each line, in the order of the lines."""
     model, source = _translator(model, source)
-    if not 1 <= count <= max(beam, 1):
+    if count < 1:
+        raise UserError("--count must be 1 or more")
+    if count > beam:
         raise UserError(f"there are {beam} hypotheses with --beam {beam}: ask for no more than that")
     encoded = encode_lines(source, list(lines))
     _check(model, encoded, lines)

@@ -148,7 +148,7 @@ class ParallelText(Material):
         self.source_tokenizer, self.tokenizer = (train_tokenizer([text], tokens)[0] for text in texts)
         self._limit = limit = min(options.longest, limit) if limit is not None else options.longest
         self._encoded, self.train = encode_pairs(self.train, self.source_tokenizer, self.tokenizer, limit)
-        self._valid, self.valid = encode_pairs(self.valid, self.source_tokenizer, self.tokenizer, limit)
+        self._valid, self.valid = encode_pairs(self.valid, self.source_tokenizer, self.tokenizer, limit, "validation pair")
         left_out = self._encoded.too_long + self._valid.too_long
         self.notes = [f"{left_out:,} pairs have more than {limit} tokens on a side and are left out"] if left_out else []
         if self.train.empty:
@@ -216,6 +216,8 @@ def _texts(options: TextOptions, hold: bool) -> tuple[list[Source], list[Source]
 
 def _pairs(options: PairOptions) -> tuple[Parallel, Parallel]:
     whole = read_pairs(options.source, options.target, options.pairs) or parallel.built_in()
+    if (options.valid_source is None) != (options.valid_target is None):
+        raise UserError("--valid-source and --valid-target go together: a file of sentences and one of their translations")
     valid = read_pairs(options.valid_source, options.valid_target, None)
     return (whole, valid) if valid is not None else parallel.hold_out(whole)
 

@@ -95,7 +95,8 @@ def evaluate_translations(run: Run | str | Path, pairs: Parallel | None = None, 
     qualities = {"bleu": bleu(said, pairs.targets), "chrf": chrf(said, pairs.targets)}
     return TranslationMeasure(
         **{name: quality.score for name, quality in qualities.items()},
-        loss=loss, perplexity=math.exp(loss), sentences=len(pairs), tokens=len(encoded.target), left_out=encoded.too_long, seconds=seconds,
+        loss=loss, perplexity=math.exp(loss), sentences=len(pairs), tokens=len(encoded.target), left_out=encoded.too_long + pairs.empty,
+        seconds=seconds,
         signatures={name: quality.signature for name, quality in qualities.items()},
     )  # fmt: skip
 

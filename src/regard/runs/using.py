@@ -10,6 +10,7 @@ import torch
 from regard.errors import UserError
 from regard.models.mixing import Interpolation
 from regard.models.ngram import Link, Ngram
+from regard.models.translation import Translator
 from regard.probabilities import decoding, measures
 from regard.probabilities.caching import with_cache
 from regard.probabilities.decoding import Sampling
@@ -27,7 +28,7 @@ def evaluate(run: Run | str | Path, text: str | Sequence[str] = (), *, stride: i
 
     >>> regard.evaluate("runs/ngram", text="other.txt").perplexity  # doctest: +SKIP
     """
-    run = _opened(run)
+    run = writer(run)
     to_best_device(run.model)
     sources = read([text] if isinstance(text, str) else text) or own_text(run)
     return measures.measure(run.model, run.tokenizer, [source.text for source in sources], stride)
@@ -83,7 +84,7 @@ def score(run: Run | str | Path, text: str | Sequence[str] = (), *, explain: boo
     >>> for document in regard.score("runs/ngram", text="other.txt"):  # doctest: +SKIP
     ...     print(document[0].token, document[0].log_prob)
     """
-    run = _opened(run)
+    run = writer(run)
     model, tokenizer = run.model, run.tokenizer
     if explain and not isinstance(model, Ngram):
         raise UserError(f"--explain is for ngram runs; this one is of the family {model.family}")
@@ -121,6 +122,7 @@ def generate(
 
 def stream(run: Run, prompt: str, length: int, count: int, seed: int, sampling: Sampling) -> Iterator[list[str]]:
     """`count` texts at once, piece by piece as they are written."""
+    writer(run)
     if length < 1 or count < 1:
         raise UserError("--length and --count must be 1 or more")
     tokenizer, model = run.tokenizer, run.model
@@ -143,6 +145,14 @@ def mix(first: Run | str | Path, second: Run | str | Path, valid: str | Sequence
     weight = measures.best_weight(measures.token_losses(one.model, text), measures.token_losses(two.model, text))
     model = Interpolation(one.model, two.model, weight)
     return Run(model.eval(), one.tokenizer, {**one.config, "family": model.family})
+
+
+def writer(run: Run | str | Path) -> Run:
+    """A run that goes on from a text, not from a source."""
+    opened = _opened(run)
+    if isinstance(opened.model, Translator):
+        raise UserError("this run translates; use regard translate, or evaluate with --source and --target")
+    return opened
 
 
 def _opened(run: Run | str | Path) -> Run:

@@ -22,6 +22,7 @@ class Parallel:
     targets: list[str]
     alignments: list[frozenset[tuple[int, int]]] | None = None  # where they are known
     empty: int = 0  # pairs left out because one side says nothing
+    places: list[int] | None = None  # which pair of the text each is, where some are left out
 
     def __len__(self) -> int:
         return len(self.sources)
@@ -33,7 +34,14 @@ class Parallel:
 
     def part(self, places: Sequence[int]) -> "Parallel":
         aligned = None if self.alignments is None else [self.alignments[place] for place in places]
-        return replace(self, sources=[self.sources[p] for p in places], targets=[self.targets[p] for p in places], alignments=aligned)
+        numbers = self.places or range(len(self))
+        return replace(
+            self,
+            places=[numbers[p] for p in places],
+            sources=[self.sources[p] for p in places],
+            targets=[self.targets[p] for p in places],
+            alignments=aligned,
+        )
 
 
 def built_in() -> Parallel:
@@ -67,10 +75,10 @@ def _lines(name: str) -> list[str]:
 
 
 def _said(name: str, sources: list[str], targets: list[str]) -> Parallel:
-    both = [(source, target) for source, target in zip(sources, targets, strict=True) if source.strip() and target.strip()]
-    if not both:
+    places = [place for place, both in enumerate(zip(sources, targets, strict=True)) if both[0].strip() and both[1].strip()]
+    if not places:
         raise UserError(f"{name}: no pair has words on both sides")
-    return Parallel(name, [source for source, _ in both], [target for _, target in both], empty=len(sources) - len(both))
+    return replace(Parallel(name, sources, targets).part(places), empty=len(sources) - len(places))
 
 
 def hold_out(pairs: Parallel, share: float = 0.1, seed: int = 7) -> tuple[Parallel, Parallel]:

@@ -33,7 +33,7 @@ def encode_lines(tokenizer: Tokenizer, lines: list[str]) -> Encoded:
     return tokenizer.encoded(ids, ends, sum(len(line.encode()) + 1 for line in lines))
 
 
-def encode_pairs(pairs: Parallel, source: Tokenizer, target: Tokenizer, limit: int) -> tuple[EncodedPairs, Parallel]:
+def encode_pairs(pairs: Parallel, source: Tokenizer, target: Tokenizer, limit: int, what: str = "pair") -> tuple[EncodedPairs, Parallel]:
     """The pairs as integers, and which they are: those with more than `limit` tokens on a side are left out and counted, never cut."""
     both = [encode_lines(source, pairs.sources), encode_lines(target, pairs.targets)]
     fits_P = ((both[0].ends_D - both[0].starts_D) <= limit) & ((both[1].ends_D - both[1].starts_D) < limit)
@@ -41,7 +41,7 @@ def encode_pairs(pairs: Parallel, source: Tokenizer, target: Tokenizer, limit: i
         return EncodedPairs(both[0], both[1]), pairs
     kept = pairs.part(fits_P.nonzero().squeeze(1).tolist())
     if not len(kept):
-        raise UserError(f"{pairs.name}: every pair has more than {limit} tokens on a side; raise --longest or --context")
+        raise UserError(f"{pairs.name}: every {what} has more than {limit} tokens on a side; raise --longest or --context")
     encoded = EncodedPairs(encode_lines(source, kept.sources), encode_lines(target, kept.targets), int((~fits_P).sum()))
     return encoded, kept
 
