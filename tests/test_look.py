@@ -160,6 +160,12 @@ def test_gates_and_cells_are_those_of_the_kernel():
     torch.testing.assert_close(keep[1:] * cell[:-1] + (enter * new)[1:], cell[1:], rtol=1e-5, atol=1e-6)
 
 
+def test_a_notebook_shows_the_page_in_a_frame():
+    shown = record(*make("transformer"), "the dog")._repr_html_()
+    assert shown.startswith('<iframe srcdoc="&lt;!doctype html&gt;')
+    assert "<script" not in shown  # all of the page is inside the attribute
+
+
 def test_a_long_texts_page_is_coarse_and_small():
     kind = family_class("transformer")
     tokenizer, _ = train_tokenizer([TEXT], TokenOptions(tokens="word"))

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from regard.errors import UserError
-from regard.lessons.lesson import Step, grid, need, numbers
+from regard.lessons.lesson import Step, grid, need, numbers, shaded
 from regard.models.dan import Dan
 from regard.models.predictions import SoftmaxPrediction
 from regard.models.transformer import Transformer
@@ -274,9 +274,22 @@ def positions(first: str = "Jack gave water to Jill", second: str = "Jill gave w
                 "the farthest any output is from all of the other sentence's",
                 says,
                 {f"difference with {name}": difference},
+                _picture(name, one),
             )
         )
     return steps
+
+
+def _picture(name: str, words: list[str]) -> str:
+    """What a position adds, appends, or turns by."""
+    torch.manual_seed(2)
+    kind = make_positions(name, 16, 8, 1).double()  # type: ignore[arg-type]
+    position_BT = torch.arange(len(words))[None]
+    angles = kind.angles(position_BT)
+    nothing_BTD = torch.zeros(1, len(words), 8, dtype=torch.float64)
+    with torch.no_grad():
+        drawn = kind.place(nothing_BTD, position_BT)[0, :, -16:] if angles is None else angles[0].reshape(len(words), -1)
+    return "" if name == "none" else shaded(numbers(drawn), words)
 
 
 def _placed(name: str, x_TD: Tensor) -> Tensor:

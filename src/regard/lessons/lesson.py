@@ -70,6 +70,15 @@ def grid(values: list[list[float]], rows: list[str], columns: list[str]) -> str:
     return "\n".join(lines)
 
 
+def shaded(values: list[list[float]], rows: list[str]) -> str:
+    """A small picture of numbers: the fuller, the larger; the smallest is blank."""
+    flat = [value for row in values for value in row]
+    low, span = min(flat), (max(flat) - min(flat)) or 1.0
+    side = max(map(len, rows))
+    marks = [["".join(" ░▒▓█"[min(4, int((value - low) / span * 5))] * 2 for value in row)] for row in values]
+    return "\n".join(f"{name:<{side}} {line[0]}" for name, line in zip(rows, marks, strict=True))
+
+
 def find(name: str) -> Callable[..., list[Step]]:
     if name not in LESSONS:
         from difflib import get_close_matches
