@@ -147,6 +147,14 @@ def test_a_lesson_is_shown_is_json_and_is_a_notebook(name: str, capsys, tmp_path
     assert notebook(lesson(name)) == notebook(lesson(name))
 
 
+def test_the_notebook_of_a_training_runs():
+    space: dict[str, object] = {}
+    for cell in json.loads(notebook(lesson("translation", steps=5)))["cells"]:
+        if cell["cell_type"] == "code":
+            exec(cell["source"], space)
+    assert space["shown"].value("amo") == pytest.approx([1 / 4, 3 / 4, 0, 0, 0])
+
+
 def test_inputs_can_be_set(capsys):
     assert main(["lesson", "attention", "--set", "q=0,10", "sequence=ABBB", "--json"]) == 0
     data = json.loads(capsys.readouterr().out)

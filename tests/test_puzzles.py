@@ -77,12 +77,20 @@ def test_every_family_can_be_asked(capsys, tmp_path):
     assert "reverse" in capsys.readouterr().out
 
 
+def test_a_question_of_ones_own(capsys):
+    assert main(["puzzle", "ab", "--families", "lstm", "--steps", "80", "--ask", "AABA?", "--json"]) == 0
+    answer = json.loads(capsys.readouterr().out)["answers"]["lstm"]
+    assert answer["answer"] == "B"
+    assert answer["probability"] > 0.5
+
+
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
         (["abc"], "unknown puzzle 'abc'; there are: ab, recall, reverse"),
         (["ab", "--families", "ngram"], "ngram does not solve puzzles"),
         (["ab", "--steps", "0"], "must be 1 or more"),
+        (["ab", "--ask", "AACA?"], "ab has no C; its letters are: A B ?"),
         (["ab", "--out", "x.html"], "--out writes .svg or .png"),
     ],
 )

@@ -12,7 +12,7 @@ from regard.commands.printing import print_json
 from regard.errors import UserError
 from regard.inside.charts import accuracies
 from regard.inside.showing import write_chart
-from regard.runs.puzzling import Solved, puzzle
+from regard.runs.puzzling import Solved, answers, puzzle
 from regard.text.puzzles import PUZZLES
 
 
@@ -29,6 +29,8 @@ class PuzzleOptions:
     """Trainings of each family; questions of all are counted together."""
     tests: tuple[int, ...] = ()
     """Lengths or loads to be tested at; without it, the puzzle's own."""
+    ask: str | None = None
+    """One question of your own instead (AABA?, a3b7?b, abc=): what each family answers."""
     out: Path | None = None
     """Draw accuracy against length: .svg or .png."""
     json: bool = False
@@ -42,6 +44,9 @@ def main(arguments: list[str]) -> None:
         return
     if options.out is not None and options.out.suffix not in (".svg", ".png"):
         raise UserError(f"{options.out}: --out writes .svg or .png")
+    if options.ask is not None:
+        _ask(options, options.name, options.ask)
+        return
     quiet = options.json
     found = puzzle(
         options.name,
@@ -56,6 +61,17 @@ def main(arguments: list[str]) -> None:
         print(f"{options.out} shows it.", file=sys.stderr)
     if options.json:
         print_json({"puzzle": options.name, "results": [asdict(row) for row in found]})
+
+
+def _ask(options: PuzzleOptions, name: str, question: str) -> None:
+    found = answers(name, question, options.families, steps=options.steps)
+    if options.json:
+        print_json(
+            {"puzzle": name, "question": question, "answers": {family: {"answer": a, "probability": p} for family, (a, p) in found.items()}}
+        )
+        return
+    for family, (answer, probability) in found.items():
+        print(f"{family:<12} {answer}  {probability:.3f}")
 
 
 def _list(abouts: dict[str, str]) -> None:

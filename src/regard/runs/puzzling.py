@@ -53,19 +53,39 @@ def puzzle(
 
     >>> regard.puzzle("ab", ["dan", "transformer"], steps=50)  # doctest: +SKIP
     """
-    if name not in PUZZLES:
-        raise UserError(f"unknown puzzle {name!r}; there are: {', '.join(PUZZLES)}")
     if steps < 1 or seeds < 1 or any(test < 1 for test in tests):
         raise UserError("--steps, --seeds and --tests must be 1 or more")
-    for family in families:
-        if family not in solvers():
-            raise UserError(f"{family} does not solve puzzles; those that do: {', '.join(solvers())}")
-    chosen, found = PUZZLES[name], list[Solved]()
+    chosen, found = _checked(name, families), list[Solved]()
     for family in families or solvers():
         models = [_trained(chosen, family, steps, seed) for seed in range(1, seeds + 1)]
         rows = [_tested(chosen, family, models, length) for length in tests or chosen.tested]
         finished(rows)
         found += rows
+    return found
+
+
+def _checked(name: str, families: Sequence[str]) -> Puzzle:
+    if name not in PUZZLES:
+        raise UserError(f"unknown puzzle {name!r}; there are: {', '.join(PUZZLES)}")
+    for family in families:
+        if family not in solvers():
+            raise UserError(f"{family} does not solve puzzles; those that do: {', '.join(solvers())}")
+    return PUZZLES[name]
+
+
+def answers(name: str, question: str, families: Sequence[str] = (), *, steps: int = 400) -> dict[str, tuple[str, float]]:
+    """What each family, trained on a puzzle, answers to a question (`AABA?`), and how sure it is.
+
+    >>> answers("ab", "AABA?", ["lstm"])  # doctest: +SKIP
+    {'lstm': ('B', 0.999)}
+    """
+    chosen = _checked(name, families)
+    ids, found = chosen.ids(question), {}
+    for family in families or solvers():
+        model = _trained(chosen, family, steps, seed=1)
+        with torch.inference_mode():
+            best = model(torch.tensor([[model.start, *ids]]))[0].log_probs()[0, -1].max(0)
+        found[family] = (chosen.vocabulary[int(best.indices)], float(best.values.exp()))
     return found
 
 

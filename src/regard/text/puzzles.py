@@ -13,6 +13,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from regard.errors import UserError
+
 LETTERS = [chr(ord("a") + number) for number in range(16)]
 DIGITS = [str(number) for number in range(10)]
 
@@ -36,8 +38,12 @@ class Puzzle:
     ask: Callable[[int, int, torch.Generator], Questions]  # (length or load, questions, chance)
     test: Callable[[int, int, torch.Generator], Questions]
 
-    def ids(self, sequence: str) -> list[int]:
-        return [self.vocabulary.index(letter) for letter in sequence]
+    def ids(self, question: str) -> list[int]:
+        """A question as one would type it: AABA?"""
+        wrong = sorted(set(question) - set(self.vocabulary))
+        if wrong or not question:
+            raise UserError(f"{self.name} has no {' '.join(wrong) or 'empty question'}; its letters are: {' '.join(self.vocabulary)}")
+        return [self.vocabulary.index(letter) for letter in question]
 
 
 def _ab(length: int, count: int, chance: torch.Generator, first: bool = False) -> Questions:
