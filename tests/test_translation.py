@@ -55,12 +55,12 @@ def some_pairs(count: int = 40):
 
 def test_every_pair_is_read_once_an_epoch_within_the_budget():
     _, _, _, encoded = some_pairs()
-    schedule = PairSchedule(encoded, 37, seed=3)
+    schedule = PairSchedule(encoded, 37, seed=3, source_padding=-1)
     for epoch in (0, 1):
         places, read = [], 0
         for step in range(schedule.steps(epoch)):
             place_BT, fresh_B = schedule.places(epoch, step)
-            source_BS = schedule.sources(epoch, step, padding=-1)
+            source_BS = schedule.sources(epoch, step)
             assert len(source_BS) == len(place_BT) == len(fresh_B)
             assert max(source_BS.numel(), place_BT.numel()) <= 37 or len(place_BT) == 1
             places += place_BT[place_BT >= 0].tolist()
@@ -329,6 +329,8 @@ def test_options_of_translators_are_options_of_training(tmp_path: Path):
         (("a b c\nd e f\n" * 9, "g\nh\n" * 9), ["--longest", "2"], "every pair has more than 2 tokens on a side"),
         (("a\n" * 4, "b\n" * 4), [], "one sentence cannot be split"),
         (("a\nb\n" * 9, "c\nd\n" * 9), ["--shared"], "--shared is for --tokens bpe"),
+        (("a\nb\n" * 9, "c\nd\n" * 9), ["--batch", "8"], "give --batch-tokens instead of --batch"),
+        (("a\nb\n" * 9, "c\nd\n" * 9), ["--batch-tokens", "0"], "--batch-tokens must be 1 or more"),
         (("a\nb\n" * 9, "c\nd\n" * 9), ["--text", "en.txt"], "--text is not an option of regard train recurrent-translator"),
     ],
 )

@@ -7,7 +7,7 @@ from regard.commands.printing import print_json, print_lines
 from regard.errors import UserError
 from regard.models.translation import Translator
 from regard.runs.folder import Run
-from regard.runs.looking import opened
+from regard.runs.looking import under
 from regard.runs.material import read_pairs
 from regard.runs.translations import evaluate_translations
 from regard.runs.using import cached, evaluate, mix
@@ -45,7 +45,7 @@ class Evaluate:
 
 def main(arguments: list[str]) -> None:
     options = parse(Evaluate, arguments, "evaluate")
-    run, extra = opened(options.run, options.edit), {}
+    run, extra = under(options.run, options.edit), {}
     if isinstance(run.model, Translator) or options.source or options.target or options.pairs:
         _evaluate_translator(options, run)
         return

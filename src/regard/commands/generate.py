@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from regard.commands.parsing import EditFile, RunPath, parse
 from regard.commands.printing import print_json
 from regard.probabilities.decoding import Sampling
-from regard.runs.looking import opened
+from regard.runs.looking import under
 from regard.runs.using import stream, writer
 
 
@@ -37,7 +37,7 @@ class Generate:
 def main(arguments: list[str]) -> None:
     options = parse(Generate, arguments, "generate")
     sampling = Sampling(temperature=options.temperature, top_k=options.top_k, top_p=options.top_p)
-    run = writer(opened(options.run, options.edit))
+    run = writer(under(options.run, options.edit))
     texts = [""] * options.count
     live = options.count == 1 and not options.json
     if live:

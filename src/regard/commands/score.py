@@ -7,7 +7,7 @@ from itertools import chain
 
 from regard.commands.parsing import EditFile, RunPath, parse
 from regard.commands.printing import escaped, print_json
-from regard.runs.looking import opened
+from regard.runs.looking import under
 from regard.runs.using import ScoredToken, score
 
 
@@ -27,7 +27,7 @@ class Score:
 
 def main(arguments: list[str]) -> None:
     options = parse(Score, arguments, "score")
-    documents = score(opened(options.run, options.edit), options.text, explain=options.explain)
+    documents = score(under(options.run, options.edit), options.text, explain=options.explain)
     if options.json:
         print_json({"documents": [[_data(token) for token in document] for document in documents]})
         return

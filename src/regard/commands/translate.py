@@ -13,7 +13,7 @@ from regard.inside.pictures import heat_map
 from regard.inside.showing import write_picture
 from regard.probabilities.translating import Translation
 from regard.runs.folder import Run
-from regard.runs.looking import opened
+from regard.runs.looking import under
 from regard.runs.translations import translate
 from regard.text.files import decode, read_file
 
@@ -49,7 +49,7 @@ def main(arguments: list[str]) -> None:
     options = parse(Translate, arguments, "translate")
     if options.text and options.file is not None:
         raise UserError("give sentences or --file, not both")
-    run = opened(options.run, options.edit)
+    run = under(options.run, options.edit)
     how: dict[str, Any] = {
         "beam": options.beam, "penalty": options.length_penalty, "count": options.count,
         "temperature": options.temperature, "seed": options.seed,

@@ -24,8 +24,7 @@ from regard.runs.checkpoint import load_checkpoint, optimiser_tensors, restore_o
 from regard.runs.machine import Machine
 from regard.runs.optimisers import TrainingOptions, make_optimisers, rate
 from regard.tokens.contract import Encoded
-from regard.tokens.pairs import EncodedPairs, PairSchedule
-from regard.tokens.schedule import Corpus, LaneSchedule, Schedule, WindowSchedule
+from regard.tokens.schedule import Corpus, Schedule
 
 METRICS, TIMING, SAMPLES = "metrics.jsonl", "timing.jsonl", "samples.txt"  # what takes time is kept apart: the rest can be repeated
 
@@ -86,14 +85,13 @@ class Descent:
     """One training, from the first step or from a checkpoint."""
 
     def __init__(
-        self, model: LanguageModel, text: Encoded | EncodedPairs, options: TrainingOptions, seed: int, out: Path, machine: Machine,
+        self, model: LanguageModel, text: Encoded, schedule: Schedule, options: TrainingOptions, out: Path, machine: Machine,
         listener: Listener, validate: Callable[[], float] | None, judge: Callable[[], float] | None, sample: Callable[[], str],
     ):  # fmt: skip
         """`validate` gives the loss on validation text, where there is any; `judge` what decides which validation is better, the lower."""
         self.model, self.options, self.out, self.machine = model.to(machine.device), options, out, machine
         self.listener, self.sample, self.validate, self.judge = listener, sample, validate, judge
-        self.corpus = Corpus.of(text.target if isinstance(text, EncodedPairs) else text, model.start, machine.device)
-        self.schedule = _schedule(model, text, options, seed)
+        self.corpus, self.schedule = Corpus.of(text, model.start, machine.device), schedule
         self.optimisers = make_optimisers(model, options)
         auto = machine.device.type == "cuda" and model.context is not None and model.compiles
         compiled = options.compile == "on" or (options.compile == "auto" and auto)
@@ -197,9 +195,7 @@ class Descent:
         if progress.place >= self.schedule.steps(progress.epoch):
             progress.epoch, progress.place = progress.epoch + 1, 0
         place_BT, fresh_B = self.schedule.places(progress.epoch, progress.place)
-        source_BS = self.schedule.sources(
-            progress.epoch, progress.place, self.model.source_padding if isinstance(self.model, Translator) else 0
-        )
+        source_BS = self.schedule.sources(progress.epoch, progress.place)
         progress.place += 1
         progress.tokens += int((place_BT >= 0).sum())
         if self.state is not None and bool(fresh_B.any()):
@@ -293,14 +289,6 @@ class Descent:
             (self.out / name).touch()  # stopped before the first validation, there is none yet
             lines = (self.out / name).read_text().splitlines(keepends=True)[: self.progress.metrics]
             (self.out / name).write_text("".join(lines))
-
-
-def _schedule(model: LanguageModel, text: Encoded | EncodedPairs, options: TrainingOptions, seed: int) -> Schedule:
-    if isinstance(text, EncodedPairs):
-        return PairSchedule(text, options.batch_tokens, seed)
-    if model.context is None:
-        return LaneSchedule(text, options.segment, options.batch, seed)
-    return WindowSchedule(text, model.context, options.batch, seed)
 
 
 def _under(prefix: str, tensors: dict[str, Tensor]) -> dict[str, Tensor]:

@@ -7,7 +7,7 @@ from regard.errors import UserError
 from regard.models import arpa, gpt2
 from regard.models.ngram import Ngram
 from regard.models.transformer import Transformer
-from regard.runs.folder import Run, load, renamed_into, save
+from regard.runs.folder import Run, as_run, renamed_into, save
 from regard.tokens.contract import Tokenizer
 from regard.tokens.subwords import SubwordTokenizer
 from regard.tokens.words import WordTokenizer
@@ -18,7 +18,7 @@ def export(run: Run | str | Path, to: str | Path) -> Path:
 
     >>> regard.export("runs/ngram", "model.arpa.gz")  # doctest: +SKIP
     """
-    opened, out = run if isinstance(run, Run) else load(run), Path(to)
+    opened, out = as_run(run), Path(to)
     if not arpa.is_arpa(out):
         if isinstance(opened.model, Transformer):
             return _checkpoint(opened.model, opened.tokenizer, out)

@@ -128,6 +128,11 @@ def renamed_into(out: Path) -> Iterator[Path]:
         shutil.rmtree(folder, ignore_errors=True)
 
 
+def as_run(run: Run | str | Path) -> Run:
+    """A run, or the one at a path."""
+    return run if isinstance(run, Run) else load(run)
+
+
 def load(path: str | Path) -> Run:
     """Open a run folder, an ARPA file as an n-gram run, or a GPT-2 checkpoint as a transformer run.
 

@@ -12,7 +12,7 @@ from regard.inside.record import Record
 from regard.inside.recording import record, record_translation
 from regard.inside.tracing import Traced
 from regard.models.translation import Translator
-from regard.runs.folder import MODEL, Run, load, write_json
+from regard.runs.folder import MODEL, Run, as_run, load, write_json
 
 
 def look(
@@ -33,7 +33,7 @@ def look(
 
     >>> regard.look("runs/transformer", "The game was", sites=["layer0.attention"], rows=[-1]).weights  # doctest: +SKIP
     """
-    opened = run if isinstance(run, Run) else load(run)
+    opened = as_run(run)
     chosen = [sites] if isinstance(sites, str) else sites
     if isinstance(opened.model, Translator):
         assert opened.source is not None
@@ -48,7 +48,7 @@ def lens(run: Run | str | Path, text: str) -> Traced:
 
     >>> regard.lens("runs/transformer", "The game was").words[-1]  # doctest: +SKIP
     """
-    opened = run if isinstance(run, Run) else load(run)
+    opened = as_run(run)
     return tracing.lens(opened.model, opened.tokenizer, text)
 
 
@@ -57,7 +57,7 @@ def contributions(run: Run | str | Path, text: str, word: str, position: int = -
 
     >>> regard.contributions("runs/transformer", "The game was", " over").values.sum()  # doctest: +SKIP
     """
-    opened = run if isinstance(run, Run) else load(run)
+    opened = as_run(run)
     return tracing.contributions(opened.model, opened.tokenizer, text, word, position)
 
 
@@ -66,7 +66,7 @@ def sweep(run: Run | str | Path, text: str, other: str, word: str) -> Traced:
 
     >>> regard.sweep("runs/transformer", "Jill gave water to", "Jack gave water to", " Jill").values  # doctest: +SKIP
     """
-    opened = run if isinstance(run, Run) else load(run)
+    opened = as_run(run)
     return tracing.sweep(opened.model, opened.tokenizer, text, other, word)
 
 
@@ -76,19 +76,19 @@ def edited(run: Run | str | Path, edits: Sequence[Edit] | str | Path) -> Run:
     >>> from regard.inside.edits import Silence
     >>> regard.generate(regard.edited("runs/transformer", [Silence(site="layer0.attention", heads=(1,))]))  # doctest: +SKIP
     """
-    opened = run if isinstance(run, Run) else load(run)
+    opened = as_run(run)
     made = read_edits(edits, fingerprint(opened)) if isinstance(edits, str | Path) else edits
     return replace(opened, model=edit_model(opened.model, opened.tokenizer, made))
 
 
-def opened(path: str, edits: str | None) -> Run:
+def under(path: str, edits: str | None) -> Run:
     """A run, under edits where there are any."""
     return load(path) if edits is None else edited(path, edits)
 
 
 def save_edits(run: Run | str | Path, edits: Sequence[Edit] | str | Path, out: str | Path) -> None:
     """Write edits to a JSON file that names the run they are made for."""
-    opened = run if isinstance(run, Run) else load(run)
+    opened = as_run(run)
     made = read_edits(edits, fingerprint(opened)) if isinstance(edits, str | Path) else edits
     write_json(edits_to_json(made, fingerprint(opened)), Path(out))
 

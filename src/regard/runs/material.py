@@ -3,17 +3,19 @@
 import dataclasses
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from typing import Any, final
+from typing import Any, Literal, final
 
 from regard.errors import UserError
 from regard.inside.alignment import agreement
 from regard.models.contract import LanguageModel
+from regard.models.ranges import at_least
 from regard.models.translation import Translator
 from regard.probabilities.decoding import Sampling
 from regard.probabilities.measures import measure, pair_losses, token_losses
 from regard.probabilities.quality import bleu
 from regard.probabilities.translating import translate_lines
 from regard.runs.folder import Run
+from regard.runs.optimisers import TrainingOptions
 from regard.runs.translations import align
 from regard.runs.using import stream
 from regard.text import parallel
@@ -23,7 +25,8 @@ from regard.text.files import Source, read
 from regard.text.parallel import Parallel
 from regard.tokens.choose import TokenOptions, train_tokenizer
 from regard.tokens.contract import Encoded, Tokenizer
-from regard.tokens.pairs import EncodedPairs, encode_pairs
+from regard.tokens.pairs import PairSchedule, encode_pairs
+from regard.tokens.schedule import LaneSchedule, Schedule, WindowSchedule
 
 VALID_TOKENS = 1 << 15  # of the validation text are looked at during training; all of it at the end
 VALID_SENTENCES = 200  # are translated at every validation, where BLEU decides
@@ -59,10 +62,17 @@ class PairOptions:
     """One vocabulary for both sides (bpe)."""
     longest: int = 100
     """Pairs with more tokens on a side are left out, and counted."""
+    batch_tokens: int = 1024
+    """Tokens a step on the longer side, padding included."""
+    stop_on: Literal["loss", "bleu"] = "loss"
+    """Which validation counts as better: the lower loss, or the higher BLEU of what is translated."""
     out: str | None = None
     """The run folder to write (runs/FAMILY)."""
     seed: int = 1
     """For everything that is random."""
+
+    def __post_init__(self) -> None:
+        at_least(1, longest=self.longest, batch_tokens=self.batch_tokens)
 
 
 class Material(ABC):
@@ -79,8 +89,12 @@ class Material(ABC):
         return {}
 
     @abstractmethod
-    def encoded(self) -> Any:
-        """The training text as integers."""
+    def encoded(self) -> Encoded:
+        """What is predicted in training, as integers."""
+
+    @abstractmethod
+    def schedule(self, model: LanguageModel, options: TrainingOptions, seed: int) -> Schedule:
+        """What is read at every step."""
 
     @abstractmethod
     def make(self, kind: type[LanguageModel], config: Any) -> LanguageModel: ...
@@ -89,9 +103,9 @@ class Material(ABC):
     def validator(self, model: LanguageModel) -> Callable[[], float] | None:
         """The loss on some of the validation text."""
 
-    @abstractmethod
-    def judge(self, run: Run, stop_on: str) -> Callable[[], float] | None:
+    def judge(self, run: Run) -> Callable[[], float] | None:
         """What else decides which weights are better, the lower; None: the loss."""
+        return None
 
     @abstractmethod
     def loss(self, run: Run) -> float | None:
@@ -118,17 +132,17 @@ class PlainText(Material):
     def encoded(self) -> Encoded:
         return self._encoded
 
+    def schedule(self, model: LanguageModel, options: TrainingOptions, seed: int) -> Schedule:
+        if model.context is None:
+            return LaneSchedule(self._encoded, options.segment, options.batch, seed)
+        return WindowSchedule(self._encoded, model.context, options.batch, seed)
+
     def make(self, kind: type[LanguageModel], config: Any) -> LanguageModel:
         return kind(self.tokenizer.size, config)
 
     def validator(self, model: LanguageModel) -> Callable[[], float] | None:
         valid = self.tokenizer.encode_texts([source.text for source in self.valid]).first(VALID_TOKENS) if self.valid else None
         return None if valid is None else lambda: float(token_losses(model, valid).mean())
-
-    def judge(self, run: Run, stop_on: str) -> Callable[[], float] | None:
-        if stop_on == "bleu":
-            raise UserError("--stop-on bleu is for translators")
-        return None
 
     def loss(self, run: Run) -> float | None:
         return measure(run.model, run.tokenizer, [source.text for source in self.valid]).loss if self.valid else None
@@ -140,6 +154,7 @@ class PlainText(Material):
 @final
 class ParallelText(Material):
     def __init__(self, options: PairOptions, tokens: TokenOptions, limit: int | None):
+        self._options = options
         self.train, self.valid = _pairs(options)
         sides = (self.train.sources, self.train.targets)
         if options.shared and tokens.tokens != "bpe":
@@ -160,8 +175,12 @@ class ParallelText(Material):
     def limits(self) -> dict[str, Any]:
         return {"longest": self._limit}
 
-    def encoded(self) -> EncodedPairs:
-        return self._encoded
+    def encoded(self) -> Encoded:
+        return self._encoded.target
+
+    def schedule(self, model: LanguageModel, options: TrainingOptions, seed: int) -> Schedule:
+        assert isinstance(model, Translator)
+        return PairSchedule(self._encoded, self._options.batch_tokens, seed, model.source_padding)
 
     def make(self, kind: type[LanguageModel], config: Any) -> LanguageModel:
         assert self.source_tokenizer is not None
@@ -171,8 +190,8 @@ class ParallelText(Material):
         assert isinstance(model, Translator)
         return lambda: float(pair_losses(model, self._valid).mean())
 
-    def judge(self, run: Run, stop_on: str) -> Callable[[], float] | None:
-        if stop_on == "loss":
+    def judge(self, run: Run) -> Callable[[], float] | None:
+        if self._options.stop_on == "loss":
             return None
         some = self.valid.part(range(min(VALID_SENTENCES, len(self.valid))))
         return lambda: -bleu(translate_lines(run.model, run.source, run.tokenizer, some.sources, beam=1), some.targets).score

@@ -20,8 +20,6 @@ class TrainingOptions:
     """Rows a step."""
     segment: int = 64
     """Tokens of a row a step, where a state is carried (recurrent models)."""
-    batch_tokens: int = 1024
-    """Tokens a step on the longer side, padding included, where pairs are read (translators, instead of --batch)."""
     learning_rate: float = 0.002
     """The highest learning rate."""
     warmup: float = 0.05
@@ -52,8 +50,6 @@ class TrainingOptions:
     """Steps between validations and checkpoints."""
     patience: int = 0
     """Stop after this many validations without a better one; 0 never stops early."""
-    stop_on: Literal["loss", "bleu"] = "loss"
-    """Which validation counts as better: the lower loss, or the higher BLEU of what is translated (translators)."""
     tensorboard: bool = False
     """Write the metrics for TensorBoard too, into the run's folder (needs regard[tensorboard])."""
     size: Literal["small", "medium"] = "small"
@@ -62,18 +58,7 @@ class TrainingOptions:
     """Go on with the run in --out; its options and text are those it began with."""
 
     def __post_init__(self) -> None:
-        for name in (
-            "steps",
-            "minutes",
-            "batch",
-            "segment",
-            "learning_rate",
-            "clip",
-            "accumulate",
-            "evaluate_every",
-            "batch_tokens",
-            "average",
-        ):
+        for name in ("steps", "minutes", "batch", "segment", "learning_rate", "clip", "accumulate", "evaluate_every", "average"):
             value = getattr(self, name)
             if value is not None and not 0 < value < math.inf:
                 raise UserError(f"--{name.replace('_', '-')} must be above 0")

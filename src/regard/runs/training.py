@@ -76,6 +76,8 @@ def train(family: str, *, listener: Listener = lambda report: None, **options: A
         check_free(out)
     if options.get("size") == "medium":
         options = {**kind.medium, **options}
+    if issubclass(kind, Translator) and {"batch", "segment"} & set(options):
+        raise UserError(f"{family} reads pairs: give --batch-tokens instead of --batch and --segment")
     text_options, token_options, config, *rest = split_options(family, options, *option_kinds(kind))
     began = time.perf_counter()
     material = _material(kind, text_options, token_options, config, hold=bool(rest))
@@ -105,8 +107,8 @@ def _descended(
     config = describe(model, material.record(), seed=seed, training=dataclasses.asdict(training), notes=material.notes, **material.limits())
     run = Run(model, material.tokenizer, config, source=material.source_tokenizer)
     descent = Descent(
-        model, material.encoded(), training, seed, out, machine, listener,
-        material.validator(model), material.judge(run, training.stop_on), lambda: material.sample(run),
+        model, material.encoded(), material.schedule(model, training, seed), training, out, machine, listener,
+        material.validator(model), material.judge(run), lambda: material.sample(run),
     )  # fmt: skip
     try:
         model.fit(material.encoded(), lambda model: descent.run())

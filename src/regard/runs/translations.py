@@ -20,7 +20,7 @@ from regard.probabilities.decoding import Sampling
 from regard.probabilities.measures import pair_losses
 from regard.probabilities.quality import bleu, chrf
 from regard.probabilities.translating import Translation
-from regard.runs.folder import Run, load
+from regard.runs.folder import Run, as_run
 from regard.runs.machine import to_best_device
 from regard.text import parallel
 from regard.text.parallel import Parallel
@@ -46,7 +46,7 @@ def translate(
     >>> regard.translate("runs/recurrent-translator", "I love you a lot")[0][0].text  # doctest: +SKIP
     'Te amo mucho'
     """
-    run = _opened(run)
+    run = as_run(run)
     if beam < 1:
         raise UserError("--beam must be 1 or more")
     lines = [texts] if isinstance(texts, str) else list(texts)
@@ -85,7 +85,7 @@ class TranslationMeasure:
 
 def evaluate_translations(run: Run | str | Path, pairs: Parallel | None = None, *, beam: int = 5) -> TranslationMeasure:
     """BLEU and chrF of what it translates, perplexity of what it should have said. Without pairs: those held out when it was trained."""
-    run = _opened(run)
+    run = as_run(run)
     to_best_device(run.model)
     encoded, pairs = _encoded(run, pairs or held_out(run))
     began = time.perf_counter()
@@ -142,7 +142,7 @@ def align(run: Run | str | Path, pairs: Parallel | None = None, *, way: Way = "s
 
     The layer and head are those that agree best with the known alignment of the first sentences, or with Model 1 where none is known.
     """
-    run = _opened(run)
+    run = as_run(run)
     model = _translator(run)
     if not model.crossing:
         raise UserError("this translator has no attention (--score none): there is nothing to align by")
@@ -198,7 +198,3 @@ def _translator(run: Run) -> Translator:
     if not isinstance(run.model, Translator):
         raise UserError(f"{run.model.family} does not translate; train a recurrent-translator or a transformer-translator")
     return run.model
-
-
-def _opened(run: Run | str | Path) -> Run:
-    return run if isinstance(run, Run) else load(run)

@@ -15,7 +15,7 @@ from regard.probabilities import decoding, measures
 from regard.probabilities.caching import with_cache
 from regard.probabilities.decoding import Sampling
 from regard.probabilities.measures import Measure
-from regard.runs.folder import Run, load
+from regard.runs.folder import Run, as_run
 from regard.runs.machine import to_best_device
 from regard.text.builtin import BUILT_IN, topics
 from regard.text.files import Source, read, read_file
@@ -39,7 +39,7 @@ def cached(run: Run | str | Path, size: int = 2000, valid: str | Sequence[str] =
 
     >>> regard.evaluate(regard.cached("runs/lstm"), text="other.txt").perplexity  # doctest: +SKIP
     """
-    run = _opened(run)
+    run = as_run(run)
     if size < 1:
         raise UserError("--cache-size must be 1 or more")
     if run.model.training_defaults is None:
@@ -112,7 +112,7 @@ def generate(
 
     >>> regard.generate("runs/ngram", prompt="The", length=20)  # doctest: +SKIP
     """
-    opened = _opened(run)
+    opened = as_run(run)
     sampling = Sampling(temperature=temperature, top_k=top_k, top_p=top_p)
     texts = [""] * count
     for pieces in stream(opened, prompt, length, count, seed, sampling):
@@ -138,7 +138,7 @@ def mix(first: Run | str | Path, second: Run | str | Path, valid: str | Sequence
 
     >>> both = regard.mix("runs/ngram", "runs/ngram-2", valid="valid.txt")  # doctest: +SKIP
     """
-    one, two = _opened(first), _opened(second)
+    one, two = as_run(first), as_run(second)
     if one.tokenizer.to_json() != two.tokenizer.to_json():
         raise UserError("two runs can be mixed only when they read the same tokens; train them on the same text with the same --tokens")
     text = one.tokenizer.encode_texts([source.text for source in read([valid] if isinstance(valid, str) else valid)])
@@ -149,11 +149,7 @@ def mix(first: Run | str | Path, second: Run | str | Path, valid: str | Sequence
 
 def writer(run: Run | str | Path) -> Run:
     """A run that goes on from a text, not from a source."""
-    opened = _opened(run)
+    opened = as_run(run)
     if isinstance(opened.model, Translator):
         raise UserError("this run translates; use regard translate, or evaluate with --source and --target")
     return opened
-
-
-def _opened(run: Run | str | Path) -> Run:
-    return run if isinstance(run, Run) else load(run)

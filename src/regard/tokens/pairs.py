@@ -84,8 +84,8 @@ POOL = 32  # batches among which lengths are sorted: nearly no padding, and no t
 class PairSchedule(Schedule):
     """Shuffled pairs; within a pool of many batches those of like length stand together, then the batches are shuffled."""
 
-    def __init__(self, pairs: EncodedPairs, budget: int, seed: int):
-        self._pairs, self._budget, self._seed, self._epoch = pairs, budget, seed, -1
+    def __init__(self, pairs: EncodedPairs, budget: int, seed: int, source_padding: int):
+        self._pairs, self._budget, self._seed, self._epoch, self._padding = pairs, budget, seed, -1, source_padding
         self._length_P = torch.maximum(pairs.source.ends_D - pairs.source.starts_D, pairs.target.ends_D - pairs.target.starts_D)
         self._batches = list[Tensor]()
 
@@ -107,5 +107,5 @@ class PairSchedule(Schedule):
         pairs_B = self._deal(epoch)[step]
         return gather(self._pairs.target, pairs_B, 0)[1], torch.ones(len(pairs_B), dtype=torch.bool)
 
-    def sources(self, epoch: int, step: int, padding: int) -> Tensor:
-        return source_rows(self._pairs.source, self._deal(epoch)[step], padding)
+    def sources(self, epoch: int, step: int) -> Tensor:
+        return source_rows(self._pairs.source, self._deal(epoch)[step], self._padding)
