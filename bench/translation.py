@@ -39,7 +39,7 @@ def aer(work: Path, options: argparse.Namespace) -> None:
     turned.write_text("".join(f"{target}\t{source}\n" for source, target in zip(train.sources, train.targets, strict=True)))
     back = regard.train("recurrent-translator", pairs=str(turned), out=str(work / "back"))
     forward = regard.align(runs["recurrent-translator"].run, valid)
-    backward = regard.align(back.run, parallel.Parallel("turned", valid.targets, valid.sources)).links
+    backward = regard.align(back.run, valid.turned()).links
     for how in ("intersection", "union", "grow-diag", "grow-diag-final"):
         both = [symmetrise(a, frozenset((i, j) for j, i in b), how) for a, b in zip(forward.links, backward, strict=True)]
         print(f"  both directions, {how}: AER {agreement(both, valid.alignments).aer:.3f}", flush=True)

@@ -3,10 +3,14 @@
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 import torch
 from hypothesis import HealthCheck, settings
+
+import regard
+from regard.text import parallel
 
 settings.register_profile("regard", deadline=None, max_examples=25, derandomize=True, suppress_health_check=list(HealthCheck))
 settings.load_profile("regard")
@@ -37,3 +41,24 @@ def regard_cli(tmp_path) -> Callable[..., subprocess.CompletedProcess[str]]:
         return subprocess.CompletedProcess(done.args, done.returncode, done.stdout.decode(), done.stderr.decode())
 
     return run
+
+
+@pytest.fixture(scope="session")
+def taught(tmp_path_factory) -> Path:
+    """Two small ones: `run`, recurrent, has learned 60 sentences by heart; `back`, a Transformer, hardly anything."""
+    folder = tmp_path_factory.mktemp("translated")
+    pairs = parallel.built_in().part(range(60))
+    (folder / "en.txt").write_text("\n".join(pairs.sources) + "\n")
+    (folder / "es.txt").write_text("\n".join(pairs.targets) + "\n")
+    options = {"source": str(folder / "en.txt"), "target": str(folder / "es.txt"), "seed": 2}
+    learnt = {
+        "valid_source": options["source"],
+        "valid_target": options["target"],
+        "steps": 300,
+        "batch_tokens": 256,
+        "evaluate_every": 100,
+    }
+    regard.train("recurrent-translator", out=str(folder / "run"), width=64, dropout=0.0, **options, **learnt)
+    back = {"source": options["target"], "target": options["source"], "valid_source": options["target"], "valid_target": options["source"]}
+    regard.train("transformer-translator", out=str(folder / "back"), **{**learnt, **back, "steps": 30})
+    return folder

@@ -11,7 +11,6 @@ import torch
 import regard
 from regard.cli import main
 from regard.errors import UserError
-from regard.inside.alignment import ModelOne, agreement, parse_links, symmetrise, to_words
 from regard.inside.page import page
 from regard.models.recurrent_translator import RecurrentTranslator
 from regard.models.transformer_translator import TransformerTranslator
@@ -140,38 +139,20 @@ def test_no_state_is_an_error():
         TRANSLATORS["recurrent"]()(torch.tensor([[V]]))
 
 
-@pytest.fixture(scope="module")
-def run(tmp_path_factory) -> Path:
-    folder = tmp_path_factory.mktemp("translated")
-    pairs = parallel.built_in().part(range(60))
-    (folder / "en.txt").write_text("\n".join(pairs.sources) + "\n")
-    (folder / "es.txt").write_text("\n".join(pairs.targets) + "\n")
-    options = {"source": str(folder / "en.txt"), "target": str(folder / "es.txt"), "seed": 2}
-    learnt = {
-        "valid_source": options["source"],
-        "valid_target": options["target"],
-        "steps": 300,
-        "batch_tokens": 256,
-        "evaluate_every": 100,
-    }
-    regard.train("recurrent-translator", out=str(folder / "run"), width=64, dropout=0.0, **options, **learnt)
-    back = {"source": options["target"], "target": options["source"], "valid_source": options["target"], "valid_target": options["source"]}
-    regard.train("transformer-translator", out=str(folder / "back"), **{**learnt, **back, "steps": 30})
-    return folder
-
-
-def test_it_learns_by_heart_and_every_verb_answers(run: Path, regard_cli):
-    first = regard_cli("translate", run / "run", "I love you a lot", "We spoke well")
+def test_it_learns_by_heart_and_every_verb_answers(taught: Path, regard_cli):
+    first = regard_cli("translate", taught / "run", "I love you a lot", "We spoke well")
     assert first.stdout == "Te amo mucho\nHablamos bien\n"
-    measured = json.loads(regard_cli("evaluate", run / "run", "--source", run / "en.txt", "--target", run / "es.txt", "--json").stdout)
+    measured = json.loads(
+        regard_cli("evaluate", taught / "run", "--source", taught / "en.txt", "--target", taught / "es.txt", "--json").stdout
+    )
     assert measured["bleu"] > 90
     assert measured["signatures"]["bleu"].startswith("nrefs:1|case:mixed")
     assert (measured["sentences"], measured["left_out"]) == (60, 0)
-    lines = (run / "en.txt").read_text()
-    out = regard_cli("translate", run / "run", "--beam", "1", stdin=(lines + "\n").encode()).stdout
-    said = regard_cli("translate", run / "run", "--file", run / "en.txt", "--beam", "1").stdout
+    lines = (taught / "en.txt").read_text()
+    out = regard_cli("translate", taught / "run", "--beam", "1", stdin=(lines + "\n").encode()).stdout
+    said = regard_cli("translate", taught / "run", "--file", taught / "en.txt", "--beam", "1").stdout
     assert out == said + "\n"  # a filter keeps the order, and an empty line stays one
-    best = json.loads(regard_cli("translate", run / "run", "I love you a lot", "--count", "3", "--json").stdout)
+    best = json.loads(regard_cli("translate", taught / "run", "I love you a lot", "--count", "3", "--json").stdout)
     (one,) = best["translations"]
     assert [two["score"] for two in one["translations"]] == sorted((two["score"] for two in one["translations"]), reverse=True)
     weights = torch.tensor(one["translations"][0]["attention"]["attention"])
@@ -179,49 +160,49 @@ def test_it_learns_by_heart_and_every_verb_answers(run: Path, regard_cli):
     torch.testing.assert_close(weights.sum(2), torch.ones(1, 4))
     assert one["translations"][0]["tokens"] == ["Te", "amo", "mucho", "</s>"]
     sampled = [
-        regard_cli("translate", run / "run", "I love you a lot", "--temperature", "2", "--seed", str(seed)).stdout for seed in (1, 1, 5)
+        regard_cli("translate", taught / "run", "I love you a lot", "--temperature", "2", "--seed", str(seed)).stdout for seed in (1, 1, 5)
     ]
     assert sampled[0] == sampled[1]
-    assert regard_cli("translate", run / "run", "I love you", "--out", "grid.svg").returncode == 0
-    (two,) = regard.translate(run / "back", "Te amo mucho")
+    assert regard_cli("translate", taught / "run", "I love you", "--out", "grid.svg").returncode == 0
+    (two,) = regard.translate(taught / "back", "Te amo mucho")
     assert set(two[0].attention) == {"layer0.cross", "layer1.cross"}
 
 
-def test_a_translator_is_looked_at_and_changed_like_others(run: Path, capsys, tmp_path: Path):
-    found = regard.look(run / "run", "I love you a lot")
+def test_a_translator_is_looked_at_and_changed_like_others(taught: Path, capsys, tmp_path: Path):
+    found = regard.look(taught / "run", "I love you a lot")
     assert found.tokens == ["Te", "amo", "mucho", "</s>"]
     assert found.columns == ["I", "love", "you", "a", "lot", "</s>"]
-    (best,) = regard.translate(run / "run", "I love you a lot")
+    (best,) = regard.translate(taught / "run", "I love you a lot")
     torch.testing.assert_close(found.weights["attention"], best[0].attention["attention"])
     assert -sum(found.surprisal) == pytest.approx(best[0].log_prob, abs=1e-4)
-    made = regard.look(run / "run", "I love you a lot", target="Te mucho")
+    made = regard.look(taught / "run", "I love you a lot", target="Te mucho")
     assert made.tokens == ["Te", "mucho", "</s>"]
     for ending in ("html", "svg", "png", "json"):
-        assert main(["look", str(run / "run"), "--text", "I love you", "--out", str(tmp_path / f"look.{ending}")]) == 0
+        assert main(["look", str(taught / "run"), "--text", "I love you", "--out", str(tmp_path / f"look.{ending}")]) == 0
     assert "source: 0 I  1 love  2 you  3 </s>" in capsys.readouterr().out
     blind = '{"do": "silence", "site": "attention"}'
-    edited = regard.edited(run / "run", blind)
+    edited = regard.edited(taught / "run", blind)
     assert regard.look(edited, "I love you a lot", target="Te amo mucho").surprisal != found.surprisal
     assert float(regard.look(edited, "I love you a lot").weights["attention"].sum()) == 0
-    assert main(["translate", str(run / "run"), "I love you a lot", "--edit", blind]) == 0
+    assert main(["translate", str(taught / "run"), "I love you a lot", "--edit", blind]) == 0
     # one row looks at "lot": what came before is said as before
     move = '{"do": "set", "site": "attention", "rows": [1], "columns": [4], "value": 0.9}'
-    moved = regard.look(regard.edited(run / "run", move), "I love you a lot", target="Te amo mucho")
+    moved = regard.look(regard.edited(taught / "run", move), "I love you a lot", target="Te amo mucho")
     assert moved.surprisal[0] == pytest.approx(found.surprisal[0])
     assert moved.surprisal[1] != found.surprisal[1]
     with pytest.raises(UserError, match="not for translators"):
-        regard.edited(run / "run", '{"do": "patch", "site": "hidden", "text": "I"}')
+        regard.edited(taught / "run", '{"do": "patch", "site": "hidden", "text": "I"}')
     with pytest.raises(UserError, match="nothing to look at"):
-        regard.look(run / "run", " ")
+        regard.look(taught / "run", " ")
 
 
-def test_the_page_of_a_translation_shades_its_source(run: Path, tmp_path: Path):
+def test_the_page_of_a_translation_shades_its_source(taught: Path, tmp_path: Path):
     chromium = shutil.which("chromium")
     if chromium is None:
         pytest.skip("chromium is not installed")
     from playwright.sync_api import sync_playwright
 
-    found = regard.look(run / "back", "Te amo mucho")
+    found = regard.look(taught / "back", "Te amo mucho")
     (tmp_path / "page.html").write_text(page(found, "a translation"))
     errors = list[object]()
     with sync_playwright() as playwright:
@@ -239,70 +220,6 @@ def test_the_page_of_a_translation_shades_its_source(run: Path, tmp_path: Path):
         assert opened.evaluate("document.documentElement.scrollWidth") <= 360
         browser.close()
     assert errors == []
-
-
-def test_alignments_come_from_the_state_before_the_word(run: Path, regard_cli, tmp_path: Path):
-    pairs = parallel.built_in().part(range(60))
-    shifted = regard.align(run / "run", pairs)
-    naive = regard.align(run / "run", pairs, way="naive")
-    assert shifted.links != naive.links  # which of them is right, a whole training shows: bench/translation.py
-    done = regard_cli("align", run / "run", "--source", run / "en.txt", "--target", run / "es.txt")
-    assert done.returncode == 0
-    assert "agreement_with_model_1" in done.stderr
-    assert (
-        regard_cli("align", run / "run", "--source", run / "en.txt", "--target", run / "es.txt", "--out", "p.svg", "--line", "2").returncode
-        == 0
-    )
-    assert "corrió" in (tmp_path / "p.svg").read_text()
-    framed = shifted.picture(0)
-    assert framed.count("stroke-width") == len(pairs.alignments[0])
-    (tmp_path / "found").write_text(done.stdout)
-    (tmp_path / "gold").write_text("\n".join(" ".join(f"{i + 1}-{j + 1}" for i, j in sorted(one)) for one in pairs.alignments) + "\n")
-    scored = json.loads(regard_cli("align", "--score", "found", "--gold", "gold", "--gold-index", "1", "--json").stdout)
-    links = [sure for sure, _ in parse_links(done.stdout, "found")]
-    assert scored == pytest.approx(vars(agreement(links, pairs.alignments)))
-    both = regard_cli(
-        "align", run / "run", "--source", run / "en.txt", "--target", run / "es.txt", "--reverse", run / "back", "--symmetry", "union"
-    )
-    assert sum(map(len, both.stdout.split("\n"))) > sum(map(len, done.stdout.split("\n")))
-
-
-def test_the_error_rate_by_its_formula():
-    sure, possible = [frozenset({(0, 0), (1, 1)})], [frozenset({(1, 2)})]
-    found = [frozenset({(0, 0), (1, 2), (2, 2)})]
-    # |A & S| = 1, |A & P| = 2 with the sure ones possible, |A| = 3, |S| = 2
-    assert agreement(found, sure, possible) == pytest.approx((1 - 3 / 5, 2 / 3, 1 / 2)) or vars(
-        agreement(found, sure, possible)
-    ) == pytest.approx({"aer": 1 - 3 / 5, "precision": 2 / 3, "recall": 1 / 2})
-    assert vars(agreement([frozenset()], [frozenset()])) == {"aer": 0.0, "precision": 1.0, "recall": 1.0}
-
-
-def test_two_directions_become_one():
-    forward, backward = frozenset({(0, 0), (1, 1), (2, 1)}), frozenset({(0, 0), (1, 1), (3, 3)})
-    assert symmetrise(forward, backward, "intersection") == {(0, 0), (1, 1)}
-    assert symmetrise(forward, backward, "union") == forward | backward
-    assert symmetrise(forward, backward, "grow-diag") == {(0, 0), (1, 1), (2, 1)}  # (3, 3) touches nothing
-    assert symmetrise(forward, backward, "grow-diag-final") == {(0, 0), (1, 1), (2, 1), (3, 3)}
-
-
-def test_model_one_finds_the_classic_example():
-    sources = [["the", "house"], ["the", "book"], ["a", "book"]]
-    targets = [["das", "Haus"], ["das", "Buch"], ["ein", "Buch"]]
-    model = ModelOne(sources, targets, rounds=50)
-    assert [model.align(*pair) for pair in zip(sources, targets, strict=True)] == [{(0, 0), (1, 1)}] * 3
-    assert sum(model.probability("book", word) for word in ("das", "Haus", "Buch", "ein")) == pytest.approx(1)
-    # one round from uniform: "the" met das twice and Haus and Buch once, each time as one of three words (the none counted)
-    once = ModelOne(sources, targets, rounds=1)
-    assert once.probability("the", "das") == pytest.approx((2 / 3) / (4 / 3))
-
-
-def test_subwords_become_words_and_sinks_are_hidden():
-    weights_TS = torch.tensor([[0.1, 0.2, 0.3, 0.4], [0.5, 0.1, 0.1, 0.3], [0.0, 0.6, 0.2, 0.2]])
-    source, target = [range(0, 2), range(2, 3)], [range(0, 1), range(1, 3)]
-    torch.testing.assert_close(to_words(weights_TS, source, target), torch.tensor([[0.3, 0.3], [0.6, 0.15]]))
-    torch.testing.assert_close(to_words(weights_TS, source, target, sinks=[2]), torch.tensor([[0.3, 0.0], [0.6, 0.0]]))
-    naive = to_words(weights_TS, source, target, shifted=False)
-    torch.testing.assert_close(naive[0], torch.tensor([0.6, 0.1]))  # the row of the state that has read the word
 
 
 def test_options_of_translators_are_options_of_training(tmp_path: Path):
@@ -352,25 +269,25 @@ def test_what_is_left_out_is_counted(tmp_path: Path):
     assert any("2 pairs have nothing on one side" in note for note in trained.run.config["notes"])
 
 
-def test_lines_that_say_nothing_stay_lines(run: Path, capsys, tmp_path: Path, regard_cli):
+def test_lines_that_say_nothing_stay_lines(taught: Path, capsys, tmp_path: Path, regard_cli):
     (tmp_path / "en").write_text("I love you a lot\n\nWe spoke well\n")
     (tmp_path / "es").write_text("Te amo mucho\nfoo\nHablamos bien\n")
-    assert main(["align", str(run / "run"), "--source", str(tmp_path / "en"), "--target", str(tmp_path / "es")]) == 0
+    assert main(["align", str(taught / "run"), "--source", str(tmp_path / "en"), "--target", str(tmp_path / "es")]) == 0
     told = capsys.readouterr()
     lines = told.out.split("\n")
     assert (len(lines), lines[1], lines[3]) == (4, "", "")
     assert "1 pairs are empty on a side" in told.err
-    assert main(["evaluate", str(run / "run"), "--source", str(tmp_path / "en"), "--target", str(tmp_path / "es"), "--json"]) == 0
+    assert main(["evaluate", str(taught / "run"), "--source", str(tmp_path / "en"), "--target", str(tmp_path / "es"), "--json"]) == 0
     measured = json.loads(capsys.readouterr().out)
     assert (measured["sentences"], measured["left_out"]) == (2, 1)
-    assert main(["translate", str(run / "run"), "--file", str(tmp_path / "en")]) == 0
+    assert main(["translate", str(taught / "run"), "--file", str(tmp_path / "en")]) == 0
     assert capsys.readouterr().out == "Te amo mucho\n\nHablamos bien\n"
-    refused = regard_cli("translate", run / "run", stdin=b"\xff\xfe\n")
+    refused = regard_cli("translate", taught / "run", stdin=b"\xff\xfe\n")
     assert (refused.returncode, refused.stdout) == (2, "")
     assert "line 1: byte 0 (0xff) is not UTF-8" in refused.stderr
 
 
-def test_wrong_alignments_and_sentences_are_told(run: Path, tmp_path: Path, monkeypatch, capsys):
+def test_wrong_alignments_and_sentences_are_told(taught: Path, tmp_path: Path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "a").write_text("0-0 1-1\n\n2?1\n")
     (tmp_path / "b").write_text("0-0\n\n")
@@ -390,21 +307,33 @@ def test_wrong_alignments_and_sentences_are_told(run: Path, tmp_path: Path, monk
         assert told.out == ""
         assert words in told.err
     for arguments, words in (
-        (["translate", run / "run", ""], "a sentence is empty"),
-        (["translate", run / "run", "a", "--count", "0"], "--count must be 1 or more"),
-        (["generate", run / "run", "--prompt", "a"], "this run translates; use regard translate"),
-        (["score", run / "run", "--text", run / "en.txt"], "this run translates"),
-        (["align", run / "run", "--source", run / "en.txt", "--target", run / "es.txt", "--reverse", run / "run"], "translates back"),
-        (["translate", run / "run", "a", "--count", "9"], "5 hypotheses with --beam 5"),
-        (["translate", run / "back", " ".join("x" * 200)], "and the model reads 128"),
-        (["evaluate", run / "run", "--source", run / "en.txt"], "--source and --target go together"),
-        (["evaluate", run / "run", "--text", run / "en.txt"], "a translator is measured on --source and --target"),
+        (["translate", taught / "run", ""], "a sentence is empty"),
+        (["translate", taught / "run", "a", "--count", "0"], "--count must be 1 or more"),
+        (["generate", taught / "run", "--prompt", "a"], "this run translates; use regard translate"),
+        (["score", taught / "run", "--text", taught / "en.txt"], "this run translates"),
+        (
+            [
+                "align",
+                taught / "run",
+                "--source",
+                taught / "en.txt",
+                "--target",
+                taught / "es.txt",
+                "--reverse",
+                taught / "run",
+            ],
+            "translates back",
+        ),
+        (["translate", taught / "run", "a", "--count", "9"], "5 hypotheses with --beam 5"),
+        (["translate", taught / "back", " ".join("x" * 200)], "and the model reads 128"),
+        (["evaluate", taught / "run", "--source", taught / "en.txt"], "--source and --target go together"),
+        (["evaluate", taught / "run", "--text", taught / "en.txt"], "a translator is measured on --source and --target"),
     ):
         assert main([str(one) for one in arguments]) == 2
         told = capsys.readouterr()
         assert told.out == ""
         assert words in told.err
-    assert main(["translate", str(run / "run"), "zebra love you"]) == 0  # a word never seen is read as <unk>
+    assert main(["translate", str(taught / "run"), "zebra love you"]) == 0  # a word never seen is read as <unk>
     (tmp_path / "text.txt").write_text("a b\n" * 9)
     counted = regard.train("ngram", text=str(tmp_path / "text.txt"), out=str(tmp_path / "ngram")).run
     with pytest.raises(UserError, match="does not translate"):

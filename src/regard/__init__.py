@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from regard.errors import MachineError, UserError
+    from regard.runs.aligning import align
     from regard.runs.comparing import compare
     from regard.runs.exporting import export
     from regard.runs.folder import Run, load
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from regard.runs.puzzling import puzzle
     from regard.runs.recipes import train_recipe
     from regard.runs.training import train
-    from regard.runs.translations import align, evaluate_translations, translate
+    from regard.runs.translations import evaluate_translations, translate
     from regard.runs.using import cached, evaluate, generate, mix, score
 
 __version__ = "0.1.0"
@@ -27,7 +28,7 @@ _HOMES = {
     "MachineError": "regard.errors",
     "Run": "regard.runs.folder",
     "UserError": "regard.errors",
-    "align": "regard.runs.translations",
+    "align": "regard.runs.aligning",
     "cached": "regard.runs.using",
     "compare": "regard.runs.comparing",
     "contributions": "regard.runs.looking",

@@ -14,7 +14,6 @@ from regard.inside.editing import Edited, EditedTranslator
 from regard.inside.pictures import shade
 from regard.inside.record import Record
 from regard.inside.showing import Form, check_ending, write_record
-from regard.inside.words import by_words
 from regard.runs.folder import load
 from regard.runs.looking import edited, look, save_edits
 
@@ -32,6 +31,8 @@ class LookAt:
     """The text itself."""
     target: str | None = None
     """What a translator is made to say; without it, it translates."""
+    gold: str | None = None
+    """The right links between the words of --text and --target ('0-0 1-2', from 0), to be framed."""
     sites: tuple[str, ...] = ()
     """Names or patterns of sites ('layer1.*'); without them, every site that holds weights."""
     rows: tuple[int, ...] | None = None
@@ -62,15 +63,14 @@ def main(arguments: list[str]) -> None:
         if options.edit is None:
             raise UserError("--save-edit goes with --edit, which says what to change")
         save_edits(run, options.edit, options.save_edit)
-    before = look(run, options.text, target=options.target) if options.edit is not None else None
+    before = look(run, options.text, target=options.target, words=options.words) if options.edit is not None else None
     name = run.model.family
     if options.edit is not None:
         run = edited(run, options.edit)
-    found = look(run, options.text, sites=options.sites, rows=options.rows, heads=options.heads, target=options.target)
-    if options.words:
-        if run.tokenizer.kind == "word":
-            raise UserError("this run reads words already; --words is for bpe, char and byte tokens")
-        found, before = by_words(found), None if before is None else by_words(before)
+    found = look(
+        run, options.text, sites=options.sites, rows=options.rows, heads=options.heads, target=options.target,
+        gold=options.gold, words=options.words,
+    )  # fmt: skip
     if options.out is not None:
         write_record(found, options.out, f"{name} · {options.run}", options.form)
     if options.json:
@@ -95,6 +95,8 @@ def _print_maps(found: Record) -> None:
     if found.columns is not None:
         print("\nsource: " + "  ".join(f"{place} {escaped(token)}" for place, token in enumerate(found.columns)))
     maps = [(site, head, map_QK) for site, weights_HQK in _maps(found) for head, map_QK in enumerate(weights_HQK)]
+    if found.right:
+        print("✓ stands where a word should look")
     for site, head, map_QK in maps[:MAPS]:
         print(f"\n{site}, head {found.head(head)}")
         _print_map(found, map_QK.tolist())
@@ -153,5 +155,7 @@ def _print_map(found: Record, map_QK: list[list[float]]) -> None:
     names = [f"{(found.first + column) % 100:<2}" if column < past else "v " for column in columns]
     print(" " * (width + 6) + "".join(names) + (" v: the vocabulary" if names[-1] == "v " else ""))
     for place, weights in list(zip(found.rows, map_QK, strict=True))[-WIDEST:]:
-        squares = "".join(SHADES[min(4, round(weights[column] * 4 + 0.3))] * 2 for column in columns)
+        shades = [SHADES[min(4, round(weights[column] * 4 + 0.3))] for column in columns]
+        right = [found.right is not None and (place, column) in found.right for column in columns]
+        squares = "".join(shade + ("✓" if one else shade) for shade, one in zip(shades, right, strict=True))
         print(f"{place:4} {escaped(found.tokens[place])[:width]:<{width}} {squares}")

@@ -1,4 +1,4 @@
-"""Word alignments: from attention under forced decoding, from counting (IBM Model 1), both ways put together, and measured.
+"""Word alignments: from attention under forced decoding, both ways put together, measured, read and written.
 
 A link (i, j): source word i, target word j, from 0. What a decoder looks at when it says a word is the row of the state *before* that word
 was read; the row that has read it (the naive way) belongs to the next word. Both are here, because the difference is worth seeing.
@@ -6,37 +6,38 @@ was read; the row that has read it (the naive way) belongs to the next word. Bot
 Shape legend: H heads, T target positions, S source positions, I source words, J target words.
 """
 
-from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from regard.errors import UserError
+from regard.inside.record import Record
+from regard.inside.words import merged
+from regard.text.parallel import Links
 
-Links = frozenset[tuple[int, int]]
 Symmetry = Literal["intersection", "union", "grow-diag", "grow-diag-final"]
 
 
-def from_weights(weights_JI: Tensor, threshold: float | None = None) -> Links:
+def from_weights(weights_JI: Tensor) -> Links:
     """Each target word with the source word it looks at most; a row that looks at nothing has none."""
     best_J = weights_JI.max(1)
-    return frozenset((int(i), j) for j, (weight, i) in enumerate(zip(*best_J, strict=True)) if float(weight) > (threshold or 0.0))
+    return frozenset((int(i), j) for j, (weight, i) in enumerate(zip(*best_J, strict=True)) if float(weight) > 0)
 
 
-def to_words(weights_TS: Tensor, source: list[range], target: list[range], shifted: bool = True, sinks: Sequence[int] = ()) -> Tensor:
+def to_words(
+    weights_TS: Tensor, source: Sequence[Sequence[int]], target: Sequence[Sequence[int]], shifted: bool = True, sinks: Sequence[int] = ()
+) -> Tensor:
     """(J, I): rows of a target word's parts averaged, columns of a source word's parts added; sinks, such as the end, are hidden.
 
     `weights` has the row of the state that says each token. Naively a word takes the row after it, the state that has read it.
     """
     hidden_S = torch.zeros(weights_TS.shape[1], dtype=torch.bool)
     hidden_S[list(sinks)] = True
-    shown_TS = weights_TS.masked_fill(hidden_S, 0.0)
-    rows = [shown_TS[[min(t + (0 if shifted else 1), len(shown_TS) - 1) for t in word]].mean(0) for word in target]
-    return torch.stack([torch.stack([row_S[list(word)].sum() for word in source]) for row_S in rows])
+    rows = target if shifted else [[min(t + 1, len(weights_TS) - 1) for t in word] for word in target]
+    return merged(weights_TS.masked_fill(hidden_S, 0.0), rows, source)
 
 
 @dataclass(frozen=True)
@@ -86,45 +87,9 @@ def symmetrise(forward: Links, backward: Links, how: Symmetry) -> Links:
     return frozenset(found)
 
 
-class ModelOne:
-    """IBM Model 1: P(f | e) by expectation maximisation; word order plays no part (Brown et al. 1993). Needs no network."""
-
-    def __init__(self, sources: Sequence[Sequence[str]], targets: Sequence[Sequence[str]], rounds: int = 10):
-        self._source: dict[str, int] = defaultdict(lambda: len(self._source))
-        self._target: dict[str, int] = defaultdict(lambda: len(self._target))
-        nothing = self._source[""]  # a word that stands for none
-        pairs, token = [], 0
-        for source, target in zip(sources, targets, strict=True):
-            ids = [nothing, *(self._source[word] for word in source)]
-            for word in target:
-                pairs += [(e, self._target[word], token) for e in ids]
-                token += 1
-        e_N, f_N, token_N = np.array(pairs).T
-        cell_N = e_N * len(self._target) + f_N
-        cells, place_N = np.unique(cell_N, return_inverse=True)
-        chance = np.full(len(cells), 1 / len(self._target))
-        row_C = cells // len(self._target)
-        for _ in range(rounds):
-            share_N = chance[place_N]
-            share_N = share_N / np.bincount(token_N, share_N)[token_N]  # expectation: which source word said this one
-            count_C = np.bincount(place_N, share_N)
-            chance = count_C / np.bincount(row_C, count_C, minlength=len(self._source))[row_C]  # maximisation
-        self._chance = dict(zip(cells.tolist(), chance.tolist(), strict=True))
-
-    def probability(self, source: str, target: str) -> float:
-        if source not in self._source or target not in self._target:
-            return 0.0
-        return self._chance.get(self._source[source] * len(self._target) + self._target[target], 0.0)
-
-    def align(self, source: Sequence[str], target: Sequence[str]) -> Links:
-        """Each target word with the source word that says it most likely, unless none does so more."""
-        links = set()
-        for j, word in enumerate(target):
-            chances = [self.probability(other, word) for other in source]
-            best = max(range(len(source)), key=lambda i: chances[i]) if source else 0
-            if source and chances[best] > self.probability("", word):
-                links.add((best, j))
-        return frozenset(links)
+def symmetrised(forward: Sequence[Links], backward: Sequence[Links], how: Symmetry) -> list[Links]:
+    """Alignments of a text and of the same text turned round, made one."""
+    return [symmetrise(one, frozenset((i, j) for j, i in other), how) for one, other in zip(forward, backward, strict=True)]
 
 
 def parse_links(text: str, name: str, index: int = 0) -> list[tuple[Links, Links]]:
@@ -144,6 +109,20 @@ def parse_links(text: str, name: str, index: int = 0) -> list[tuple[Links, Links
             (sure if mark == "-" else possible).add(link)
         found.append((frozenset(sure), frozenset(possible)))
     return found
+
+
+def check_links(links: Links, source: str, target: str, where: str, index: int = 0) -> None:
+    """No link lies outside its sentence."""
+    for i, j in sorted(links):
+        if i >= len(source.split()) or j >= len(target.split()):
+            raise UserError(f"{where}: {i + index}-{j + index} lies outside its sentence")
+
+
+def framed(record: Record, gold: str, source: str, target: str) -> Record:
+    """A record of a translation by words, with the right links in it."""
+    ((sure, possible),) = parse_links(gold or "\n", "--gold")[:1]
+    check_links(sure | possible, source, target, "--gold")
+    return replace(record, right=frozenset((j, i) for i, j in sure))
 
 
 def written(links: Links) -> str:

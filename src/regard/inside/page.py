@@ -32,6 +32,7 @@ def page(record: Record, title: str) -> str:
         "rows": record.rows,
         "heads": record.heads,
         "columns": record.columns,
+        "right": None if record.right is None else sorted(record.right),
         "first": record.first,
         "sites": sites,
         "surprisal": [None if nll is None else round(nll, 3) for nll in record.surprisal],

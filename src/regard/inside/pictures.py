@@ -46,21 +46,28 @@ def heat_map(
     return _svg(max(left + keys * size + 8, _wide(title)), top + queries * size + 8, marks)
 
 
-def arcs(weights_QK: np.ndarray, rows: Sequence[str], columns: Sequence[str], title: str = "") -> str:
-    """Words in two columns, what looks on the left and what is looked at on the right; the thicker a line, the more weight."""
+def arcs(
+    weights_QK: np.ndarray, rows: Sequence[str], columns: Sequence[str], title: str = "", right: Collection[tuple[int, int]] = ()
+) -> str:
+    """Words in two columns, what looks on the left and what is looked at on the right; the thicker a line, the more weight.
+
+    What is right is a dashed line.
+    """
     step, reach = FONT * 1.5, 240
     left, top = _label_width(rows), 3 * FONT
     strongest = float(weights_QK.max()) or 1.0
     marks = [_title(title)] if title else []
+
+    def line(q: int, k: int, stroke: str) -> str:
+        start, end = top + q * step, top + k * step
+        middle, far = left + reach / 2, left + reach
+        path = f"M{left + 6:.1f} {start:.1f}C{middle:.1f} {start:.1f} {middle:.1f} {end:.1f} {far:.1f} {end:.1f}"
+        return f'<path d="{path}" fill="none" {stroke}/>'
+
     for q, k in zip(*np.nonzero(weights_QK > 0.02 * strongest), strict=True):
         share = float(weights_QK[q, k]) / strongest
-        start, end = top + q * step, top + k * step
-        path = (
-            f"M{left + 6:.1f} {start:.1f}C{left + reach / 2:.1f} {start:.1f} {left + reach / 2:.1f} {end:.1f} {left + reach:.1f} {end:.1f}"
-        )
-        marks.append(
-            f'<path d="{path}" fill="none" stroke="#0072B2" stroke-opacity="{0.15 + 0.85 * share:.3f}" stroke-width="{5 * share:.2f}"/>'
-        )
+        marks.append(line(q, k, f'stroke="#0072B2" stroke-opacity="{0.15 + 0.85 * share:.3f}" stroke-width="{5 * share:.2f}"'))
+    marks += [line(q, k, f'stroke="{ACCENT}" stroke-width="1.5" stroke-dasharray="4 3"') for q, k in sorted(right)]
     marks += [_text(left, top + q * step, word, "end") for q, word in enumerate(rows)]
     marks += [_text(left + reach + 6, top + k * step, word, "start") for k, word in enumerate(columns)]
     return _svg(max(left + reach + _label_width(columns), _wide(title)), top + max(len(rows), len(columns)) * step, marks)

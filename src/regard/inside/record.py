@@ -33,6 +33,7 @@ class Record:
     copied: Tensor | None = None  # (T, K): the mass copied from each position of the map
     chains: list[list[Link]] | None = None  # where n-grams were matched: each token's back-off chain
     columns: list[str] | None = None  # what maps' columns are, where it is not the text itself: a translation's source
+    right: frozenset[tuple[int, int]] | None = None  # (row, column): where a word should look, where it is known
     notes: list[str] = field(default_factory=list)
     seen: dict[str, Weights] = field(default_factory=dict, repr=False, compare=False)  # any row of any map, worked out when asked for
 
@@ -72,6 +73,7 @@ class Record:
             "rows": self.rows,
             "heads": self.heads,
             "columns": self.columns,
+            "right": None if self.right is None else sorted(self.right),
             "first": self.first,
             "last": self.last,
             "weights": {site: finite(tensor) for site, tensor in self.weights.items()},

@@ -52,7 +52,7 @@ def picture(record: Record, form: Form = "auto") -> str:
     rows = [record.tokens[row] for row in record.rows]
     columns = [*record.column_names(), "(vocabulary)"][: weights_HQK.shape[2]]
     kind = heat_map if form == "map" else arcs
-    return kind(weights_HQK[0].numpy(), rows, columns, f"{site}, head {record.head(0)}")
+    return kind(weights_HQK[0].numpy(), rows, columns, f"{site}, head {record.head(0)}", record.right or ())
 
 
 def _mixture(record: Record) -> str:

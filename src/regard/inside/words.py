@@ -1,8 +1,9 @@
 """A record by words instead of subwords: no weight is lost and none is made.
 
-Shape legend: H heads, Q rows, K columns, W words.
+Shape legend: H heads, Q rows, K columns, R groups of rows, C groups of columns.
 """
 
+from collections.abc import Sequence
 from dataclasses import replace
 from itertools import pairwise
 
@@ -20,13 +21,18 @@ def by_words(record: Record) -> Record:
     """
     if record.rows != list(range(len(record.tokens))):
         raise UserError("words are put together of all their parts: look at all rows, of a text that fits the context")
-    starts = word_starts(record.tokens)
-    groups = [range(first, last) for first, last in pairwise([*starts, len(record.tokens)])]
-    tokens = ["".join(record.tokens[place] for place in group).strip() or record.tokens[group[0]] for group in groups]
-    weights = {site: merged(weights_HQK, groups) for site, weights_HQK in record.weights.items() if not site.endswith(".scores")}
+    groups = word_groups(record.tokens)
+    looked_at = groups if record.columns is None else word_groups(record.columns)
+    keys = len(record.column_names())
+    weights = {
+        site: merged(weights_HQK, groups, [*looked_at, *([key] for key in range(keys, weights_HQK.shape[2]))])  # the vocabulary stays
+        for site, weights_HQK in record.weights.items()
+        if not site.endswith(".scores")
+    }
     return replace(
         record,
-        tokens=tokens,
+        tokens=_joined(record.tokens, groups),
+        columns=None if record.columns is None else _joined(record.columns, looked_at),
         surprisal=[_total([record.surprisal[place] for place in group]) for group in groups],
         likeliest=[record.likeliest[group[-1]] for group in groups],
         rows=list(range(len(groups))),
@@ -42,6 +48,15 @@ def by_words(record: Record) -> Record:
     )
 
 
+def word_groups(tokens: list[str]) -> list[range]:
+    """Which tokens each word is made of."""
+    return [range(first, last) for first, last in pairwise([*word_starts(tokens), len(tokens)])]
+
+
+def _joined(tokens: list[str], groups: list[range]) -> list[str]:
+    return ["".join(tokens[place] for place in group).strip() or tokens[group[0]] for group in groups]
+
+
 def word_starts(tokens: list[str]) -> list[int]:
     """Where words begin: at a blank before them, behind one that ends a token or a line, at a mark like <s>, and after one."""
     marks = {"<s>", "</s>", "<pad>", "<unk>"}
@@ -53,16 +68,16 @@ def word_starts(tokens: list[str]) -> list[int]:
     return [place for place, token in enumerate(tokens) if place == 0 or begins(tokens[place - 1], token)]
 
 
-def merged(weights_HQK: Tensor, groups: list[range]) -> Tensor:
-    """(H, W, W), or one column more where the vocabulary stands beside the words."""
-    queries, keys = weights_HQK.shape[1:]
-    member_KW = torch.zeros(keys, len(groups) + keys - queries, dtype=weights_HQK.dtype)
-    for number, group in enumerate(groups):
-        member_KW[list(group), number] = 1
-    for extra in range(keys - queries):
-        member_KW[queries + extra, len(groups) + extra] = 1
-    average_WQ = member_KW[:queries, : len(groups)].T
-    return average_WQ / average_WQ.sum(1, keepdim=True) @ weights_HQK @ member_KW
+def merged(weights_HQK: Tensor, rows: Sequence[Sequence[int]], columns: Sequence[Sequence[int]]) -> Tensor:
+    """Groups of rows averaged, groups of columns added up."""
+    average_RQ = torch.zeros(len(rows), weights_HQK.shape[-2], dtype=weights_HQK.dtype)
+    for number, group in enumerate(rows):
+        for row in group:
+            average_RQ[number, row] += 1 / len(group)
+    member_KC = torch.zeros(weights_HQK.shape[-1], len(columns), dtype=weights_HQK.dtype)
+    for number, group in enumerate(columns):
+        member_KC[list(group), number] = 1
+    return average_RQ @ weights_HQK @ member_KC
 
 
 def _total(parts: list[float | None]) -> float | None:

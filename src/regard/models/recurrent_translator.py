@@ -38,7 +38,7 @@ class RecurrentTranslatorState(TranslatorState):
 @final
 class RecurrentTranslator(Translator):
     family = "recurrent-translator"
-    training_defaults: ClassVar[dict[str, Any] | None] = {"learning_rate": 0.01, "steps": 800, "weight_decay": 0.01}
+    training_defaults: ClassVar[dict[str, Any] | None] = {"optimiser": "muon", "learning_rate": 0.005, "weight_decay": 0.01}
 
     @dataclass(frozen=True, kw_only=True)
     class Config:

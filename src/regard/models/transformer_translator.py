@@ -30,7 +30,7 @@ class TransformerTranslatorState(TranslatorState):
 @final
 class TransformerTranslator(Translator):
     family = "transformer-translator"
-    training_defaults: ClassVar[dict[str, Any] | None] = {"learning_rate": 0.002, "steps": 800, "weight_decay": 0.01, "warmup": 0.1}
+    training_defaults: ClassVar[dict[str, Any] | None] = {"optimiser": "muon", "learning_rate": 0.005, "weight_decay": 0.01, "warmup": 0.1}
 
     @dataclass(frozen=True, kw_only=True)
     class Config(TrunkConfig):

@@ -6,11 +6,13 @@ from pathlib import Path
 
 from regard.errors import UserError
 from regard.inside import tracing
+from regard.inside.alignment import framed
 from regard.inside.editing import edit_model, edits_to_json, read_edits
 from regard.inside.edits import Edit
 from regard.inside.record import Record
 from regard.inside.recording import record, record_translation
 from regard.inside.tracing import Traced
+from regard.inside.words import by_words
 from regard.models.translation import Translator
 from regard.runs.folder import MODEL, Run, as_run, load, write_json
 
@@ -24,10 +26,13 @@ def look(
     heads: Sequence[int] | None = None,
     top: int = 5,
     target: str | None = None,
+    gold: str | None = None,
+    words: bool = False,
 ) -> Record:
     """What a run does with a text, in one form for every family: predictions at each position, and what was weighed.
 
-    A translator translates the text, or is made to say `target`; the maps' columns are the source then.
+    A translator translates the text, or is made to say `target`; the maps' columns are the source then, and `gold` are the right links
+    of that ("0-0 1-2": source word, target word), which pictures frame. `words` puts subwords together.
 
     `sites` are names or patterns (`layer1.*`); without them, every site that holds weights. `rows` are positions, `heads` heads, from 0.
 
@@ -35,12 +40,21 @@ def look(
     """
     opened = as_run(run)
     chosen = [sites] if isinstance(sites, str) else sites
+    if words and opened.tokenizer.kind == "word":
+        raise UserError("this run reads words already; --words is for bpe, char and byte tokens")
     if isinstance(opened.model, Translator):
         assert opened.source is not None
-        return record_translation(opened.model, opened.source, opened.tokenizer, text, target, chosen, rows, heads, top)
-    if target is not None:
-        raise UserError(f"--target is what a translator is made to say; {opened.model.family} does not translate")
-    return record(opened.model, opened.tokenizer, text, chosen, rows, heads, top)
+        if gold is not None and (target is None or rows is not None):
+            raise UserError("--gold goes with --target, whose words it links, and with all rows")
+        if gold is not None and not words and opened.tokenizer.kind != "word":
+            raise UserError("--gold counts words: put the tokens together with --words")
+        found = record_translation(opened.model, opened.source, opened.tokenizer, text, target, chosen, rows, heads, top)
+    elif target is not None or gold is not None:
+        raise UserError(f"--target and --gold are for translators; {opened.model.family} does not translate")
+    else:
+        found = record(opened.model, opened.tokenizer, text, chosen, rows, heads, top)
+    found = by_words(found) if words else found
+    return found if gold is None else framed(found, gold, text, target or "")
 
 
 def lens(run: Run | str | Path, text: str) -> Traced:

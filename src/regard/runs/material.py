@@ -6,7 +6,6 @@ from collections.abc import Callable, Sequence
 from typing import Any, Literal, final
 
 from regard.errors import UserError
-from regard.inside.alignment import agreement
 from regard.models.contract import LanguageModel
 from regard.models.ranges import at_least
 from regard.models.translation import Translator
@@ -14,9 +13,9 @@ from regard.probabilities.decoding import Sampling
 from regard.probabilities.measures import measure, pair_losses, token_losses
 from regard.probabilities.quality import bleu
 from regard.probabilities.translating import translate_lines
+from regard.runs.aligning import align
 from regard.runs.folder import Run
 from regard.runs.optimisers import TrainingOptions
-from regard.runs.translations import align
 from regard.runs.using import stream
 from regard.text import parallel
 from regard.text.builtin import topics
@@ -204,7 +203,7 @@ class ParallelText(Material):
         said = translate_lines(run.model, run.source, run.tokenizer, self.valid.sources)
         found = {"bleu": bleu(said, self.valid.targets).score}
         if self.valid.alignments is not None and isinstance(run.model, Translator) and run.model.crossing:
-            found["aer"] = agreement(align(run, self.valid).links, self.valid.alignments).aer
+            found["aer"] = align(run, self.valid).measured()["aer"]
         return found
 
     def sample(self, run: Run) -> str:

@@ -11,42 +11,67 @@ from regard.text.files import read_file
 from regard.text.grammar import english_spanish
 
 BUILT_IN = "built-in"
+Links = frozenset[tuple[int, int]]
 
 
 @dataclass(frozen=True)
 class Parallel:
     """Sentences and their translations."""
 
-    name: str
+    files: tuple[str, ...]  # two, or one table; none: the built-in text
     sources: list[str]
     targets: list[str]
-    alignments: list[frozenset[tuple[int, int]]] | None = None  # where they are known
+    alignments: list[Links] | None = None  # where they are known: the sure links (source word, target word)
+    possible: list[Links] | None = None  # links that may be found or not
     empty: int = 0  # pairs left out because one side says nothing
     places: list[int] | None = None  # which pair of the text each is, where some are left out
 
     def __len__(self) -> int:
         return len(self.sources)
 
+    @property
+    def name(self) -> str:
+        return " ".join(self.files) or BUILT_IN
+
     def record(self) -> dict[str, Any]:
         """What a run remembers of a text it has read."""
         data = "\n".join(f"{source}\t{target}" for source, target in zip(self.sources, self.targets, strict=True)).encode()
-        return {"name": self.name, "pairs": len(self), "bytes": len(data), "sha256": hashlib.sha256(data).hexdigest()}
+        return {
+            "name": self.name,
+            "files": list(self.files),
+            "pairs": len(self),
+            "bytes": len(data),
+            "sha256": hashlib.sha256(data).hexdigest(),
+        }
 
     def part(self, places: Sequence[int]) -> "Parallel":
-        aligned = None if self.alignments is None else [self.alignments[place] for place in places]
         numbers = self.places or range(len(self))
         return replace(
             self,
             places=[numbers[p] for p in places],
             sources=[self.sources[p] for p in places],
             targets=[self.targets[p] for p in places],
-            alignments=aligned,
+            alignments=None if self.alignments is None else [self.alignments[p] for p in places],
+            possible=None if self.possible is None else [self.possible[p] for p in places],
         )
+
+    def turned(self) -> "Parallel":
+        """The same the other way round."""
+        return replace(self, sources=self.targets, targets=self.sources, alignments=turned(self.alignments), possible=turned(self.possible))
+
+
+def turned(alignments: list[Links] | None) -> list[Links] | None:
+    return None if alignments is None else [frozenset((j, i) for i, j in one) for one in alignments]
+
+
+def read(files: Sequence[str]) -> Parallel:
+    """Two files whose lines are translations, one table, or, without any, the built-in text."""
+    return built_in() if not files else read_table(files[0]) if len(files) == 1 else read_files(*files)
 
 
 def built_in() -> Parallel:
     pairs = english_spanish()
-    return Parallel(BUILT_IN, [pair.source for pair in pairs], [pair.target for pair in pairs], [pair.alignment for pair in pairs])
+    return Parallel((), [pair.source for pair in pairs], [pair.target for pair in pairs], [pair.alignment for pair in pairs])
 
 
 def read_files(source: str, target: str) -> Parallel:
@@ -54,7 +79,7 @@ def read_files(source: str, target: str) -> Parallel:
     sources, targets = (_lines(name) for name in (source, target))
     if len(sources) != len(targets):
         raise UserError(f"{source} has {len(sources):,} lines and {target} {len(targets):,}: give files whose lines are translations")
-    return _said(f"{source} {target}", sources, targets)
+    return _said((source, target), sources, targets)
 
 
 def read_table(name: str) -> Parallel:
@@ -66,7 +91,7 @@ def read_table(name: str) -> Parallel:
             raise UserError(f"{name}: line {number} has no tabulator; give source TAB target")
         sources.append(columns[-2])
         targets.append(columns[-1])
-    return _said(name, sources, targets)
+    return _said((name,), sources, targets)
 
 
 def _lines(name: str) -> list[str]:
@@ -74,11 +99,12 @@ def _lines(name: str) -> list[str]:
     return [line.rstrip("\r") for line in (lines if lines[-1] else lines[:-1])]
 
 
-def _said(name: str, sources: list[str], targets: list[str]) -> Parallel:
+def _said(files: tuple[str, ...], sources: list[str], targets: list[str]) -> Parallel:
     places = [place for place, both in enumerate(zip(sources, targets, strict=True)) if both[0].strip() and both[1].strip()]
+    read = Parallel(files, sources, targets)
     if not places:
-        raise UserError(f"{name}: no pair has words on both sides")
-    return replace(Parallel(name, sources, targets).part(places), empty=len(sources) - len(places))
+        raise UserError(f"{read.name}: no pair has words on both sides")
+    return replace(read.part(places), empty=len(sources) - len(places))
 
 
 def hold_out(pairs: Parallel, share: float = 0.1, seed: int = 7) -> tuple[Parallel, Parallel]:
@@ -88,7 +114,5 @@ def hold_out(pairs: Parallel, share: float = 0.1, seed: int = 7) -> tuple[Parall
     held = set(sentences[: max(1, int(len(sentences) * share))])
     if len(held) == len(sentences):
         raise UserError(f"{pairs.name}: one sentence cannot be split into training and validation; give more pairs")
-    return (
-        pairs.part([place for place, source in enumerate(pairs.sources) if source not in held]),
-        pairs.part([place for place, source in enumerate(pairs.sources) if source in held]),
-    )
+    kept, left = ([place for place, source in enumerate(pairs.sources) if (source in held) == wanted] for wanted in (False, True))
+    return pairs.part(kept), replace(pairs.part(left), places=None, empty=0)  # what is held out is a text of its own

@@ -1,0 +1,196 @@
+"""Which word stands for which: read from attention, counted, put together, measured, shown."""
+
+import itertools
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+import regard
+from regard.cli import main
+from regard.inside.aligners import CountedAligner, Jumps, count_links
+from regard.inside.alignment import agreement, parse_links, symmetrise, to_words, written
+from regard.text import parallel
+from regard.text.parallel import Parallel
+
+
+def test_alignments_come_from_the_state_before_the_word(taught: Path, regard_cli, tmp_path: Path):
+    pairs = parallel.built_in().part(range(60))
+    shifted = regard.align(taught / "run", pairs)
+    naive = regard.align(taught / "run", pairs, way="naive")
+    assert shifted.links != naive.links  # which of them is right, a whole training shows: bench/translation.py
+    done = regard_cli("align", taught / "run", "--source", taught / "en.txt", "--target", taught / "es.txt")
+    assert done.returncode == 0
+    assert "agreement_with_model_1" in done.stderr
+    assert (
+        regard_cli(
+            "align",
+            taught / "run",
+            "--source",
+            taught / "en.txt",
+            "--target",
+            taught / "es.txt",
+            "--out",
+            "p.svg",
+            "--line",
+            "2",
+        ).returncode
+        == 0
+    )
+    assert "corrió" in (tmp_path / "p.svg").read_text()
+    (tmp_path / "found").write_text(done.stdout)
+    (tmp_path / "gold").write_text("\n".join(" ".join(f"{i + 1}-{j + 1}" for i, j in sorted(one)) for one in pairs.alignments) + "\n")
+    scored = json.loads(regard_cli("align", "--score", "found", "--gold", "gold", "--gold-index", "1", "--json").stdout)
+    links = [sure for sure, _ in parse_links(done.stdout, "found")]
+    assert scored == pytest.approx(vars(agreement(links, pairs.alignments)))
+    both = regard_cli(
+        "align",
+        taught / "run",
+        "--source",
+        taught / "en.txt",
+        "--target",
+        taught / "es.txt",
+        "--reverse",
+        taught / "back",
+        "--symmetry",
+        "union",
+    )
+    assert sum(map(len, both.stdout.split("\n"))) > sum(map(len, done.stdout.split("\n")))
+
+
+def test_the_error_rate_by_its_formula():
+    sure, possible = [frozenset({(0, 0), (1, 1)})], [frozenset({(1, 2)})]
+    found = [frozenset({(0, 0), (1, 2), (2, 2)})]
+    # |A & S| = 1, |A & P| = 2 with the sure ones possible, |A| = 3, |S| = 2
+    assert agreement(found, sure, possible) == pytest.approx((1 - 3 / 5, 2 / 3, 1 / 2)) or vars(
+        agreement(found, sure, possible)
+    ) == pytest.approx({"aer": 1 - 3 / 5, "precision": 2 / 3, "recall": 1 / 2})
+    assert vars(agreement([frozenset()], [frozenset()])) == {"aer": 0.0, "precision": 1.0, "recall": 1.0}
+
+
+def test_two_directions_become_one():
+    forward, backward = frozenset({(0, 0), (1, 1), (2, 1)}), frozenset({(0, 0), (1, 1), (3, 3)})
+    assert symmetrise(forward, backward, "intersection") == {(0, 0), (1, 1)}
+    assert symmetrise(forward, backward, "union") == forward | backward
+    assert symmetrise(forward, backward, "grow-diag") == {(0, 0), (1, 1), (2, 1)}  # (3, 3) touches nothing
+    assert symmetrise(forward, backward, "grow-diag-final") == {(0, 0), (1, 1), (2, 1), (3, 3)}
+
+
+def test_model_one_finds_the_classic_example():
+    sources = [["the", "house"], ["the", "book"], ["a", "book"]]
+    targets = [["das", "Haus"], ["das", "Buch"], ["ein", "Buch"]]
+    model = CountedAligner(sources, targets, rounds=50)
+    assert model.align(sources, targets) == [{(0, 0), (1, 1)}] * 3
+    assert sum(model.probability("book", word) for word in ("das", "Haus", "Buch", "ein")) == pytest.approx(1, abs=1e-6)
+    # one round from uniform: "the" met das twice and Haus and Buch once, each time as one of three words (the none counted)
+    once = CountedAligner(sources, targets, rounds=1)
+    assert once.probability("the", "das") == pytest.approx((2 / 3) / (4 / 3))
+    assert model.align([["the", "zebra"], []], [["das", "Zebra"], []]) == [{(0, 0)}, frozenset()]  # what was never counted has no link
+
+
+def test_the_hmm_sums_over_every_path():
+    """Forwards and backwards against all (2 I) ** J paths, written out: a link, or none with the position kept."""
+    generator = np.random.default_rng(7)
+    words, length = 3, 5
+    chance_PJN = generator.random((2, length, words + 1))
+    real_PJ = np.array([[True] * length, [True] * 2 + [False] * 3])
+    order = Jumps(longest=words)
+    order._chance_D = generator.random(2 * words + 1)
+    found = order.posterior(chance_PJN, real_PJ)
+    jumps = order._jumps(words)
+    for pair, real in enumerate((length, 2)):
+        expected = np.zeros((real, words + 1))
+        for path in itertools.product(range(words + 1), repeat=real):  # 0 stands for none
+            chance, place = 1.0, 0
+            for j, i in enumerate(path):
+                chance *= chance_PJN[pair, j, i] * (Jumps.NONE if i == 0 else (1 - Jumps.NONE) * jumps[place, i - 1])
+                place = i or place
+            expected[np.arange(real), path] += chance
+        np.testing.assert_allclose(found[pair, :real], expected / expected.sum(1, keepdims=True), rtol=1e-12)
+
+
+def test_the_hmm_tells_two_like_words_apart_by_their_order():
+    sources = [f"the {one} saw the {other}".split() for one, other in itertools.permutations(("dog", "cat", "man"), 2)]
+    targets = [f"le {one} vit le {other}".split() for one, other in itertools.permutations(("chien", "chat", "homme"), 2)]
+    straight = frozenset((place, place) for place in range(5))
+    assert count_links(sources, targets, "hmm") == [straight] * 6
+    assert count_links(sources, targets, "model-1") != [straight] * 6  # the first "the" says both
+    assert count_links(sources, targets, "hmm", "intersection") == [straight] * 6
+
+
+def test_counting_needs_no_run(tmp_path: Path, regard_cli):
+    pairs = parallel.built_in().part(range(300))
+    for name, lines in (("en", pairs.sources), ("es", pairs.targets)):
+        (tmp_path / name).write_text("\n".join(lines) + "\n")
+    (tmp_path / "gold").write_text("\n".join(" ".join(f"{i}-{j}" for i, j in sorted(one)) for one in pairs.alignments) + "\n")
+    rates = {}
+    for by in ("model-1", "hmm"):
+        done = regard_cli("align", "--by", by, "--source", "en", "--target", "es", "--gold", "gold", "--symmetry", "grow-diag", "--json")
+        rates[by] = json.loads(done.stdout)
+        assert rates[by]["aer"] < 0.1
+        assert len(rates[by]["alignments"]) == 300
+    assert rates["hmm"]["model_1_aer"] == pytest.approx(agreement(count_links(*(_split(pairs))), pairs.alignments).aer)
+    for arguments, words in (
+        (["--by", "hmm", "--reverse", "x"], "counts both directions itself"),
+        (["--source", "en", "--target", "es"], "name a run"),
+        (["--by", "hmm", "--source", "en", "--target", "es", "--gold", "en"], "is not a link"),
+    ):
+        refused = regard_cli("align", *arguments)
+        assert (refused.returncode, refused.stdout) == (2, "")
+        assert words in refused.stderr
+
+
+def _split(pairs: Parallel) -> tuple[list[list[str]], list[list[str]]]:
+    return [line.split() for line in pairs.sources], [line.split() for line in pairs.targets]
+
+
+def test_the_head_is_not_measured_on_what_chose_it(taught: Path):
+    pairs = parallel.built_in().part(range(61)).turned()  # `back` is a Transformer with several heads
+    found = regard.align(taught / "back", pairs)
+    assert found.chosen_on == 31
+    assert found.measured()["measured_on"] == 30
+    assert found.measured()["aer"] == agreement(found.links[31:], pairs.alignments[31:]).aer
+    assert regard.align(taught / "run", pairs.turned()).measured()["measured_on"] == 61  # one map: nothing was chosen
+
+
+def test_one_pair_is_shown_in_every_form_with_the_truth_framed(taught: Path, tmp_path: Path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    pairs = parallel.built_in().part(range(12))
+    (tmp_path / "pairs.tsv").write_text("".join(f"{s}\t{t}\n" for s, t in zip(pairs.sources, pairs.targets, strict=True)))
+    (tmp_path / "gold").write_text("\n".join(" ".join(f"{i}-{j}" for i, j in sorted(one)) for one in pairs.alignments) + "\n")
+    for ending in ("svg", "png", "html", "json"):
+        asked = ["--pairs", "pairs.tsv", "--gold", "gold", "--line", "2", "--out", f"pair.{ending}"]
+        assert main(["align", str(taught / "run"), *asked]) == 0
+    right = sorted((j, i) for i, j in pairs.alignments[1])
+    assert (tmp_path / "pair.svg").read_text().count('stroke-width="2"') == len(right)
+    assert json.loads((tmp_path / "pair.json").read_text())["right"] == [list(link) for link in right]
+    assert f'"right":{json.dumps(right, separators=(",", ":"))}' in (tmp_path / "pair.html").read_text()
+    capsys.readouterr()
+    looked = [
+        "look",
+        str(taught / "run"),
+        "--text",
+        pairs.sources[1],
+        "--target",
+        pairs.targets[1],
+        "--gold",
+        written(pairs.alignments[1]),
+    ]
+    assert main([*looked, "--form", "arcs", "--out", "arcs.svg"]) == 0
+    assert capsys.readouterr().out.count("✓") == len(right) + 1  # and once to say what it means
+    assert (tmp_path / "arcs.svg").read_text().count("stroke-dasharray") == len(right)
+    assert main([*looked[:-1], "0-99"]) == 2
+    assert "0-99 lies outside its sentence" in capsys.readouterr().err
+    assert main(["look", str(taught / "run"), "--text", "I love you", "--gold", "0-0"]) == 2
+    assert "--gold goes with --target" in capsys.readouterr().err
+
+
+def test_subwords_become_words_and_sinks_are_hidden():
+    weights_TS = torch.tensor([[0.1, 0.2, 0.3, 0.4], [0.5, 0.1, 0.1, 0.3], [0.0, 0.6, 0.2, 0.2]])
+    source, target = [range(0, 2), range(2, 3)], [range(0, 1), range(1, 3)]
+    torch.testing.assert_close(to_words(weights_TS, source, target), torch.tensor([[0.3, 0.3], [0.6, 0.15]]))
+    torch.testing.assert_close(to_words(weights_TS, source, target, sinks=[2]), torch.tensor([[0.3, 0.0], [0.6, 0.0]]))
+    naive = to_words(weights_TS, source, target, shifted=False)
+    torch.testing.assert_close(naive[0], torch.tensor([0.6, 0.1]))  # the row of the state that has read the word
