@@ -9,16 +9,21 @@ import pytest
 import torch
 
 import regard
+from regard import models
 from regard.cli import main
 from regard.errors import UserError
 from regard.inside.page import page
 from regard.models.recurrent_translator import RecurrentTranslator
 from regard.models.transformer_translator import TransformerTranslator
 from regard.probabilities.beams import beam_search
+from regard.probabilities.quality import paired
+from regard.probabilities.translating import _text
+from regard.runs.training import option_kinds
 from regard.text import parallel
 from regard.text.grammar import Phrase, english_spanish, sentence
 from regard.tokens.choose import TokenOptions, train_tokenizer
 from regard.tokens.pairs import PairSchedule, encode_pairs
+from regard.tokens.words import WordTokenizer
 
 V = 5
 
@@ -338,3 +343,78 @@ def test_wrong_alignments_and_sentences_are_told(taught: Path, tmp_path: Path, m
     counted = regard.train("ngram", text=str(tmp_path / "text.txt"), out=str(tmp_path / "ngram")).run
     with pytest.raises(UserError, match="does not translate"):
         regard.translate(counted, "a")
+
+
+def test_what_was_said_stays_and_the_rest_is_searched_for():
+    model = make(RecurrentTranslator, width=6)
+    end, longest_B = 0, torch.full((3,), 4)
+    every = beam_search(model, model.read(SOURCES), end, beam=V**4, longest_B=longest_B, penalty=0.0)
+    for row, found in enumerate(beam_search(model, model.read(SOURCES), end, beam=V**4, longest_B=longest_B, penalty=0.0, said=[2, 1])):
+        assert all(one.ids[:2] == [2, 1] for one in found)
+        best = next(one for one in every[row] if one.ids[:2] == [2, 1])  # the best of all that begin so
+        assert found[0].ids == best.ids
+        assert found[0].log_prob == pytest.approx(best.log_prob, abs=1e-5)
+
+
+def test_one_link_is_moved_and_the_rest_is_said_again(taught: Path, capsys):
+    before, after = regard.what_if(taught / "run", "I love you a lot", (4, 1))
+    assert before.text == "Te amo mucho"
+    assert after.tokens[0] == "Te"
+    assert after.attention["attention"][0, 1].tolist() == pytest.approx([0, 0, 0, 0, 1, 0])  # "lot", and nothing else
+    assert after.attention["attention"][0, 0].tolist() == pytest.approx(before.attention["attention"][0, 0].tolist(), abs=1e-5)
+    _, turned = regard.what_if(taught / "back", "Te amo mucho", (1, 0))  # several layers and heads, all made to look there
+    assert all(weights[:, 0].tolist() == [pytest.approx([0, 1, 0, 0])] * len(weights) for weights in turned.attention.values())
+    assert main(["translate", str(taught / "run"), "I love you a lot", "--what-if", "4-1", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["after"]["text"] == after.text
+    for arguments, words in (
+        (["I love you", "--what-if", "9-0"], "9-0 lies outside: source words go from 0 to 3"),
+        (["I love you", "--what-if", "1"], "'1' is not a link"),
+        (["I love you", "--what-if", "0-0 1-1"], "--what-if is one link"),
+        (["I", "you", "--what-if", "0-0"], "one link of one sentence"),
+    ):
+        assert main(["translate", str(taught / "run"), *arguments]) == 2
+        assert words in capsys.readouterr().err
+
+
+def test_an_unknown_word_is_copied_from_where_it_looks():
+    target = WordTokenizer([b"te", b"amo"], "line")
+    looked = {"one": torch.tensor([[[0.1, 0.8, 0.1], [0.2, 0.3, 0.5]]]), "two": torch.tensor([[[0.2, 0.7, 0.1], [0.4, 0.3, 0.3]]])}
+    # the end, the third column, is no word; the average of the second row is [0.3, 0.3, 0.4], the first of the two
+    assert _text(target, [target.unknown, target.unknown], ["Ann", "Strickland"], looked) == "Strickland Ann"
+    assert _text(target, [2, target.unknown], ["Ann", "Strickland"], looked) == "te Ann"
+    assert _text(target, [2, target.unknown], ["Ann", "Strickland"], {}) == "te <unk>"  # without attention nothing says which
+
+
+def test_names_are_copied_through(tmp_path: Path):
+    """Names seen once are unknown with a cutoff of 2, in training as later: what is learned is to say <unk> and where to look."""
+    known = {"Ann": "Ana", "Bob": "Beto", "Joe": "Pepe"}
+    lines = []
+    for number in range(400):  # either name, both or none are known, and the order is turned round: it has to look
+        one, other = ([*known, *[f"Name{number}{part}"] * 3][number // step % 6] for part, step in (("a", 1), ("b", 6)))
+        lines.append(f"{one} loves {other}\t{known.get(other, other)} ama {known.get(one, one)}\n")
+    (tmp_path / "pairs.tsv").write_text("".join(lines))
+    options = {"cutoff": 2, "steps": 300, "width": 64, "batch_tokens": 256, "dropout": 0.0}
+    trained = regard.train("recurrent-translator", pairs=str(tmp_path / "pairs.tsv"), out=str(tmp_path / "run"), **options)
+    (best,) = regard.translate(trained.run, "Strickland loves Bob")[0]
+    assert (best.text, best.tokens[2]) == ("Beto ama Strickland", "<unk>")
+    assert regard.translate(trained.run, "Ann loves Strickland")[0][0].text == "Strickland ama Ana"
+
+
+def test_two_translators_are_told_apart_or_not(taught: Path, capsys):
+    same = paired(["a b c d"] * 20, ["a b c d"] * 20, ["a b c d"] * 20)["bleu"]
+    assert (same.score, same.difference, same.p_value) == (pytest.approx(100), 0, 1)
+    better = paired(["a b x y"] * 20, ["a b c d"] * 20, ["a b c d"] * 20)["bleu"]
+    assert better.difference > 50
+    assert better.p_value < 0.05
+    files = ["--source", str(taught / "en.txt"), "--target", str(taught / "es.txt")]
+    assert main(["evaluate", str(taught / "run"), *files, "--against", str(taught / "run"), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["against"]["bleu"]["p_value"] == 1
+    assert main(["evaluate", str(taught / "run"), *files, "--against", str(taught / "run")]) == 0
+    assert "+0.00 (p = 1.000, paired bootstrap)" in capsys.readouterr().out
+
+
+def test_minutes_are_for_every_family():
+    for family in models.FAMILIES | models.TRANSLATORS:
+        kind = models.family_class(family)
+        if kind.training_defaults is not None:
+            assert option_kinds(kind)[-1](minutes=1.0).steps is None

@@ -2,7 +2,7 @@
 
 The verbs of the command line as functions: `train`, `train_recipe`, `compare`, `load`, `evaluate`, `score`, `generate`, `look`, `export`;
 `lens`, `contributions` and `sweep`, which trace a Transformer's prediction; `translate`,
-`evaluate_translations` and `align` for translators;
+`what_if`, `evaluate_translations`, `against` and `align` for translators;
 and `mix`, `cached` and `edited`, which make new models of trained ones.
 """
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from regard.runs.puzzling import puzzle
     from regard.runs.recipes import train_recipe
     from regard.runs.training import train
-    from regard.runs.translations import evaluate_translations, translate
+    from regard.runs.translations import against, evaluate_translations, translate, what_if
     from regard.runs.using import cached, evaluate, generate, mix, score
 
 __version__ = "0.1.0"
@@ -28,6 +28,7 @@ _HOMES = {
     "MachineError": "regard.errors",
     "Run": "regard.runs.folder",
     "UserError": "regard.errors",
+    "against": "regard.runs.translations",
     "align": "regard.runs.aligning",
     "cached": "regard.runs.using",
     "compare": "regard.runs.comparing",
@@ -48,12 +49,14 @@ _HOMES = {
     "train": "regard.runs.training",
     "train_recipe": "regard.runs.recipes",
     "translate": "regard.runs.translations",
+    "what_if": "regard.runs.translations",
 }
 
 __all__ = [
     "MachineError",
     "Run",
     "UserError",
+    "against",
     "align",
     "cached",
     "compare",
@@ -74,6 +77,7 @@ __all__ = [
     "train",
     "train_recipe",
     "translate",
+    "what_if",
 ]
 
 

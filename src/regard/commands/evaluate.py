@@ -9,7 +9,7 @@ from regard.models.translation import Translator
 from regard.runs.folder import Run
 from regard.runs.looking import under
 from regard.runs.material import read_pairs
-from regard.runs.translations import evaluate_translations
+from regard.runs.translations import against, evaluate_translations
 from regard.runs.using import cached, evaluate, mix
 
 
@@ -38,6 +38,8 @@ class Evaluate:
     """Both in one file instead: source TAB target."""
     beam: int = 5
     """How many hypotheses a translator keeps."""
+    against: str | None = None
+    """Another translator's run: how far it is ahead on the same sentences, and how often that would happen by chance."""
     edit: EditFile = None
     json: bool = False
     """One JSON object on standard output."""
@@ -49,6 +51,8 @@ def main(arguments: list[str]) -> None:
     if isinstance(run.model, Translator) or options.source or options.target or options.pairs:
         _evaluate_translator(options, run)
         return
+    if options.against is not None:
+        raise UserError("--against is for translators; regard compare ranks language models")
     if options.mix is not None:
         if options.cache:
             raise UserError("--mix and --cache do not go together")
@@ -70,10 +74,14 @@ def main(arguments: list[str]) -> None:
 def _evaluate_translator(options: Evaluate, run: Run) -> None:
     if options.text or options.mix or options.cache or options.stride:
         raise UserError("a translator is measured on --source and --target, or --pairs")
-    result = evaluate_translations(run, read_pairs(options.source, options.target, options.pairs), beam=options.beam).to_json()
+    pairs = read_pairs(options.source, options.target, options.pairs)
+    result = evaluate_translations(run, pairs, beam=options.beam).to_json()
+    found = {} if options.against is None else against(run, options.against, pairs, beam=options.beam)
     if options.json:
-        print_json(result)
+        print_json(result | ({"against": {name: vars(one) for name, one in found.items()}} if found else {}))
         return
     print_lines({name: value for name, value in result.items() if name != "signatures"})
     for name, signature in result["signatures"].items():
         print(f"{name}: {signature}")
+    for name, one in found.items():
+        print(f"{name} of {options.against}: {one.other:.2f}, {one.difference:+.2f} (p = {one.p_value:.3f}, paired bootstrap)")

@@ -9,12 +9,13 @@ import tyro
 from regard.commands.parsing import EditFile, RunPath, parse
 from regard.commands.printing import print_json
 from regard.errors import UserError
+from regard.inside.alignment import parse_links
 from regard.inside.pictures import heat_map
 from regard.inside.showing import write_picture
 from regard.probabilities.translating import Translation
 from regard.runs.folder import Run
 from regard.runs.looking import under
-from regard.runs.translations import translate
+from regard.runs.translations import translate, what_if
 from regard.text.files import decode, read_file
 
 
@@ -38,6 +39,8 @@ class Translate:
     """Sample instead of searching."""
     seed: int = 1
     """For sampling."""
+    what_if: str | None = None
+    """A link i-j, from 0: target word j is made to look at source word i; the words before it stay, the rest is said again."""
     out: str | None = None
     """Draw where the best translation of the first sentence looked: .svg or .png."""
     edit: EditFile = None
@@ -54,11 +57,14 @@ def main(arguments: list[str]) -> None:
         "beam": options.beam, "penalty": options.length_penalty, "count": options.count,
         "temperature": options.temperature, "seed": options.seed,
     }  # fmt: skip
-    if not options.text and options.file is None and not options.json:
+    if not options.text and options.file is None and not options.json and options.what_if is None:
         for number, data in enumerate(sys.stdin.buffer, 1):  # a filter: what comes in goes out before the next is read
             line = decode(data, f"standard input, line {number}")
             said = translate(run, line.rstrip("\r\n"), **how)[0] if line.strip() else []
             print("\n".join(one.text for one in said), flush=True)
+        return
+    if options.what_if is not None:
+        _what_if(run, options)
         return
     lines = list(options.text) or (read_file(options.file or "-").text.rstrip("\n").split("\n"))
     filled = [line for line in lines if line.strip()]
@@ -84,6 +90,22 @@ def main(arguments: list[str]) -> None:
             print()
         for one in said:
             print(one.text if options.count == 1 else f"{one.score:8.3f}  {one.text}")
+
+
+def _what_if(run: Run, options: Translate) -> None:
+    if len(options.text) != 1 or options.count != 1 or options.temperature is not None:
+        raise UserError("--what-if moves one link of one sentence: give one, without --count and --temperature")
+    ((sure, possible),) = parse_links(options.what_if or "", "--what-if") or [(frozenset(), frozenset())]
+    if len(sure) != 1 or possible:
+        raise UserError("--what-if is one link: i-j, source word i and target word j, from 0")
+    before, after = what_if(run, options.text[0], next(iter(sure)), beam=options.beam)
+    if options.out is not None:
+        _draw(after, options.out)
+        print(f"{options.out} shows it.", file=sys.stderr)
+    if options.json:
+        print_json({"source": options.text[0], "before": _data(before), "after": _data(after)})
+    else:
+        print(f"{before.log_prob:8.3f}  {before.text}\n{after.log_prob:8.3f}  {after.text}")
 
 
 def _warn(run: Run, lines: list[str]) -> None:

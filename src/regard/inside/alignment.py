@@ -16,7 +16,7 @@ from torch import Tensor
 from regard.errors import UserError
 from regard.inside.record import Record
 from regard.inside.words import merged
-from regard.text.parallel import Links
+from regard.text.parallel import Links, words
 
 Symmetry = Literal["intersection", "union", "grow-diag", "grow-diag-final"]
 
@@ -114,7 +114,7 @@ def parse_links(text: str, name: str, index: int = 0) -> list[tuple[Links, Links
 def check_links(links: Links, source: str, target: str, where: str, index: int = 0) -> None:
     """No link lies outside its sentence."""
     for i, j in sorted(links):
-        if i >= len(source.split()) or j >= len(target.split()):
+        if i >= len(words(source)) or j >= len(words(target)):
             raise UserError(f"{where}: {i + index}-{j + index} lies outside its sentence")
 
 

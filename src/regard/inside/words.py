@@ -48,8 +48,10 @@ def by_words(record: Record) -> Record:
     )
 
 
-def word_groups(tokens: list[str]) -> list[range]:
-    """Which tokens each word is made of."""
+def word_groups(tokens: list[str], kind: str = "bpe") -> list[range]:
+    """Which tokens each word is made of; `kind` is the tokenizer's."""
+    if kind == "word":
+        return [range(place, place + 1) for place in range(len(tokens))]
     return [range(first, last) for first, last in pairwise([*word_starts(tokens), len(tokens)])]
 
 
@@ -59,11 +61,11 @@ def _joined(tokens: list[str], groups: list[range]) -> list[str]:
 
 def word_starts(tokens: list[str]) -> list[int]:
     """Where words begin: at a blank before them, behind one that ends a token or a line, at a mark like <s>, and after one."""
-    marks = {"<s>", "</s>", "<pad>", "<unk>"}
+    marks, blanks = {"<s>", "</s>", "<pad>", "<unk>"}, set(" \t\n\r\v\f")  # a no-break space does not part words
 
     def begins(before: str, token: str) -> bool:
-        ended = before[-1:].isspace() and before != " "  # a blank alone belongs to the word behind it
-        return token in marks or before in marks or token[:1].isspace() or ended
+        ended = before[-1:] in blanks and before != " "  # a blank alone belongs to the word behind it
+        return token in marks or before in marks or token[:1] in blanks or ended
 
     return [place for place, token in enumerate(tokens) if place == 0 or begins(tokens[place - 1], token)]
 

@@ -3,6 +3,7 @@
 Shape legend: B sentences, K beams, V vocabulary, T steps.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -20,22 +21,29 @@ class Hypothesis:
 
 @torch.inference_mode()
 def beam_search(
-    model: LanguageModel, state: State, end: int, beam: int, longest_B: Tensor, penalty: float = 1.0, forced: int | None = None
+    model: LanguageModel,
+    state: State,
+    end: int,
+    beam: int,
+    longest_B: Tensor,
+    penalty: float = 1.0,
+    forced: int | None = None,
+    said: Sequence[int] = (),
 ) -> list[list[Hypothesis]]:
     """The best hypotheses of each row that `state` goes on from, at most `beam` of them, the best first.
 
     No prefix is read twice: the state goes on from the best parents. A row is done when its running beams cannot pass its finished ones;
-    `forced` lets every hypothesis be exactly so long, for measuring speed.
+    `forced` lets every hypothesis be exactly so long, for measuring speed; every one begins with what was `said`.
     """
     device, rows = model.device, len(longest_B)
     alive = torch.arange(rows)  # which sentences are still written
-    state = state.pick(torch.arange(rows, device=device).repeat_interleave(beam))
     score_BK = torch.full((rows, beam), -torch.inf, device=device)
-    score_BK[:, 0] = 0  # all beams are alike at first: one goes on
-    token_BK = torch.full((rows, beam), model.start, device=device)
-    written_BKT = torch.empty(rows, beam, 0, dtype=torch.long, device=device)
+    score_BK[:, 0], state = _begun(model, state, rows, said)  # all beams are alike at first: one goes on
+    state = state.pick(torch.arange(rows, device=device).repeat_interleave(beam))
+    token_BK = torch.full((rows, beam), said[-1] if said else model.start, device=device)
+    written_BKT = torch.tensor(said, dtype=torch.long, device=device).expand(rows, beam, -1)
     finished: list[list[Hypothesis]] = [[] for _ in range(rows)]
-    for step in range(1, int(longest_B.max()) + 1):
+    for step in range(len(said) + 1, int(longest_B.max()) + 1):
         prediction, state = model(token_BK.reshape(-1, 1), state)
         log_probs_BKV = prediction.log_probs().view(len(alive), beam, -1)
         if forced is not None:
@@ -64,6 +72,16 @@ def beam_search(
         alive = alive[kept]
         score_BK, token_BK, written_BKT = (tensor[kept.to(device)] for tensor in (score_BK, token_BK, written_BKT))
     return [sorted(found, key=lambda one: -one.score)[:beam] for found in finished]
+
+
+def _begun(model: LanguageModel, state: State, rows: int, said: Sequence[int]) -> tuple[Tensor, State]:
+    """(log P of each row, state) after all but the last of what was said."""
+    if not said:
+        return torch.zeros(rows, device=model.device), state
+    targets_BT = torch.tensor(said, device=model.device).expand(rows, -1)
+    tokens_BT = torch.cat([torch.full_like(targets_BT[:, :1], model.start), targets_BT[:, :-1]], 1)
+    prediction, state = model(tokens_BT, state)
+    return -prediction.nll(targets_BT).sum(1), state
 
 
 def _collect(

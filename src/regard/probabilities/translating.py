@@ -15,6 +15,7 @@ from regard.models.translation import Translator
 from regard.parts.look import Look
 from regard.probabilities.beams import Hypothesis, beam_search
 from regard.probabilities.decoding import Sampling
+from regard.text.parallel import words
 from regard.tokens.contract import Encoded, Tokenizer
 from regard.tokens.pairs import encode_lines, gather, source_rows
 
@@ -23,19 +24,20 @@ BUDGET = 1 << 12  # source tokens a batch, beams counted
 
 @dataclass(frozen=True)
 class Translation:
-    text: str
+    text: str  # a word that is not in the vocabulary is the source word it looked at most
     log_prob: float
     score: float  # what hypotheses are ranked by
-    tokens: list[str]  # the end included
+    ids: list[int]  # without the end
+    tokens: list[str]  # the same by name, the end included
     source_tokens: list[str]
     attention: dict[str, Tensor] = field(repr=False)  # a site: (H, T, S): row t is where the model looked when it said token t
 
 
 def translate(
     model: LanguageModel, source: Tokenizer | None, target: Tokenizer, lines: Sequence[str], *, beam: int = 5, penalty: float = 1.0,
-    count: int = 1, sampling: Sampling | None = None, seed: int = 1, attention: bool = True,
+    count: int = 1, sampling: Sampling | None = None, seed: int = 1, attention: bool = True, said: Sequence[int] = (),
 ) -> Iterator[list[Translation]]:  # fmt: skip
-    """The `count` best translations of each line, in the order of the lines."""
+    """The `count` best translations of each line, in the order of the lines; a search begins with what was `said`."""
     model, source = _translator(model, source)
     if count < 1:
         raise UserError("--count must be 1 or more")
@@ -51,18 +53,30 @@ def translate(
         longest_B = (2 * length_B[places_B] + 10).clamp(max=model.context or 1 << 30)
         state = _read(model, source_BS)
         if sampling is None:
-            hypotheses = beam_search(model, state, target.end, beam, longest_B, penalty)
+            hypotheses = beam_search(model, state, target.end, beam, longest_B, penalty, said=said)
         else:
             hypotheses = _sampled(model, state, target.end, longest_B, count, sampling, generator)
         best = [one[:count] for one in hypotheses]
-        maps = _attention(model, source_BS, best, target.end) if attention and model.crossing else None
+        unknown = any(target.unknown in one.ids for ones in best for one in ones)
+        maps = _attention(model, source_BS, best, target.end) if model.crossing and (attention or unknown) else {}
         for row, place in enumerate(places_B.tolist()):
             names = [source.name(token) for token in encoded.ids_N[encoded.starts_D[place] : encoded.ends_D[place]].tolist()]
             for number, one in enumerate(best[row]):
                 tokens = [target.name(token) for token in [*one.ids, target.end]]
-                weights = {} if maps is None else {site: rows[row][number] for site, rows in maps.items()}
-                found[place].append(Translation(target.decode(one.ids), one.log_prob, one.score, tokens, names, weights))
+                weights = {site: rows[row][number] for site, rows in maps.items()}
+                text = _text(target, one.ids, words(lines[place]), weights)
+                found[place].append(Translation(text, one.log_prob, one.score, one.ids, tokens, names, weights))
     yield from found
+
+
+def _text(target: Tokenizer, ids: list[int], source: list[str], attention: dict[str, Tensor]) -> str:
+    """The text; a word that is not in the vocabulary becomes the one it looked at most, on average over layers and heads: names and
+    numbers are copied through (Luong et al. 2015, "Addressing the rare word problem")."""
+    if target.kind != "word" or target.unknown not in ids or not attention:
+        return target.decode(ids)
+    looked_TS = torch.stack([weights_HTS.mean(0) for weights_HTS in attention.values()]).mean(0)[:, : len(source)]
+    best_T = looked_TS.argmax(1).tolist()
+    return " ".join(source[best_T[place]] if token == target.unknown else target.name(token) for place, token in enumerate(ids))
 
 
 def translate_lines(model: LanguageModel, source: Tokenizer | None, target: Tokenizer, lines: Sequence[str], beam: int = 5) -> list[str]:

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from regard.errors import UserError
-from regard.inside.aligners import count_links
+from regard.inside.aligners import CountedName, count_links
 from regard.inside.alignment import Symmetry, agreement, check_links, from_weights, parse_links, symmetrised, to_words
 from regard.inside.record import Record
 from regard.inside.words import word_groups
@@ -18,7 +18,7 @@ from regard.runs.folder import Run, as_run
 from regard.runs.translations import encoded_pairs, held_out, tokenizers_of, translator_of
 from regard.text import parallel
 from regard.text.files import read_file
-from regard.text.parallel import Links, Parallel
+from regard.text.parallel import Links, Parallel, words
 from regard.tokens.contract import Encoded, Tokenizer
 from regard.tokens.pairs import EncodedPairs, in_order_of_length
 
@@ -52,7 +52,7 @@ class Aligned:
 
     def record(self, number: int) -> Record:
         """One pair as something to look at: weights, or links where nothing was weighed; what is right beside them."""
-        source, target = self.pairs.sources[number].split(), self.pairs.targets[number].split()
+        source, target = words(self.pairs.sources[number]), words(self.pairs.targets[number])
         if self.weights is None:
             map_JI = torch.zeros(len(target), len(source))
             for i, j in self.links[number]:
@@ -95,8 +95,11 @@ def align(
     if reverse is not None:
         raise UserError(f"--by {by} counts both directions itself: give --symmetry without --reverse")
     pairs = pairs or (parallel.built_in() if run is None else held_out(as_run(run)))
-    words = [line.split() for line in pairs.sources], [line.split() for line in pairs.targets]
-    return Aligned(pairs, count_links(*words, by, symmetry), by, count_links(*words))
+    return Aligned(pairs, _counted(pairs, by, symmetry), by, _counted(pairs))
+
+
+def _counted(pairs: Parallel, by: CountedName = "model-1", symmetry: Symmetry | None = None) -> list[Links]:
+    return count_links([words(line) for line in pairs.sources], [words(line) for line in pairs.targets], by, symmetry)
 
 
 def _attended(
@@ -105,7 +108,7 @@ def _attended(
     if not translator_of(run).crossing:
         raise UserError("this translator has no attention (--score none): there is nothing to align by")
     encoded, pairs = encoded_pairs(run, pairs or held_out(run))
-    baseline = count_links([line.split() for line in pairs.sources], [line.split() for line in pairs.targets])
+    baseline = _counted(pairs)
     maps = _forced(run, encoded, way, mask_sinks)
     (site, head), some = _chosen(maps, pairs.alignments or baseline)
     links = [from_weights(weights) for weights in maps[site, head]]
@@ -152,9 +155,7 @@ def _forced(run: Run, encoded: EncodedPairs, way: Way, mask_sinks: bool) -> Maps
 def _words(tokenizer: Tokenizer, text: Encoded, place: int) -> list[range]:
     """Which tokens each word of a sentence is made of; the end is none."""
     ids = text.ids_N[text.starts_D[place] : text.ends_D[place] - 1].tolist()
-    if tokenizer.kind == "word":
-        return [range(number, number + 1) for number in range(len(ids))]
-    return word_groups([tokenizer.name(token) for token in ids])
+    return word_groups([tokenizer.name(token) for token in ids], tokenizer.kind)
 
 
 def with_gold(pairs: Parallel, name: str, index: int) -> Parallel:

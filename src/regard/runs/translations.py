@@ -8,11 +8,14 @@ from pathlib import Path
 from typing import Any
 
 from regard.errors import UserError
+from regard.inside.editing import edit_model
+from regard.inside.edits import Set
+from regard.inside.words import word_groups
 from regard.models.translation import Translator
 from regard.probabilities import translating
 from regard.probabilities.decoding import Sampling
 from regard.probabilities.measures import pair_losses
-from regard.probabilities.quality import bleu, chrf
+from regard.probabilities.quality import Difference, bleu, chrf, paired
 from regard.probabilities.translating import Translation
 from regard.runs.folder import Run, as_run
 from regard.runs.machine import to_best_device
@@ -56,6 +59,30 @@ def translate(
     return list(found)
 
 
+def what_if(run: Run | str | Path, text: str, link: tuple[int, int], *, beam: int = 5) -> tuple[Translation, Translation]:
+    """(before, after): a translation, and what becomes of it when target word j is made to look at source word i alone.
+
+    The words before j stay as they were; the rest is searched for again. In a Transformer every layer and head is made to look there.
+
+    >>> before, after = regard.what_if("runs/recurrent-translator", "I love you a lot", (4, 1))  # doctest: +SKIP
+    """
+    run = as_run(run)
+    model, (source, target) = translator_of(run), tokenizers_of(run)
+    if not model.crossing:
+        raise UserError("this translator has no attention (--score none): there is no link to move")
+    ((before, *_),) = translate(run, text, beam=beam)
+    looked_at, said = word_groups(before.source_tokens, source.kind), word_groups(before.tokens, target.kind)
+    i, j = link
+    if not (0 <= i < len(looked_at) and 0 <= j < len(said)):
+        raise UserError(f"{i}-{j} lies outside: source words go from 0 to {len(looked_at) - 1}, target words from 0 to {len(said) - 1}")
+    columns, row = tuple(looked_at[i]), said[j].start
+    edits = [Set(site=site, rows=(row,), columns=columns, value=1 / len(columns)) for site in model.crossing]
+    ((after,),) = translating.translate(
+        edit_model(model, target, edits), source, target, [text], beam=beam, said=before.ids[:row]
+    )  # fmt: skip
+    return before, after
+
+
 @dataclass(frozen=True)
 class TranslationMeasure:
     """How well a translator does on parallel text; sacrebleu's signatures say how BLEU and chrF were measured."""
@@ -92,12 +119,23 @@ def evaluate_translations(run: Run | str | Path, pairs: Parallel | None = None, 
     )  # fmt: skip
 
 
+def against(run: Run | str | Path, other: Run | str | Path, pairs: Parallel | None = None, *, beam: int = 5) -> dict[str, Difference]:
+    """How far another run is ahead of this one on the same sentences, in BLEU and chrF, and how often that would happen by chance.
+
+    >>> regard.against("runs/recurrent-translator", "runs/transformer-translator")["bleu"].p_value  # doctest: +SKIP
+    """
+    first, second = as_run(run), as_run(other)
+    pairs = encoded_pairs(second, encoded_pairs(first, pairs or held_out(first))[1])[1]
+    said = [translating.translate_lines(one.model, one.source, one.tokenizer, pairs.sources, beam=beam) for one in (first, second)]
+    return paired(said[0], said[1], pairs.targets)
+
+
 def held_out(run: Run) -> Parallel:
     """The validation pairs of a run's training, read again."""
     (record,) = run.config["texts"]["valid"]
     (trained,) = run.config["texts"]["train"]
-    whole = parallel.read(record["files"])
-    pairs = parallel.hold_out(whole)[1] if record["files"] == trained["files"] else whole
+    whole = parallel.read(parallel.files_of(record))
+    pairs = parallel.hold_out(whole)[1] if record["name"] == trained["name"] else whole
     limit = run.config["longest"]
     _, pairs = encode_pairs(pairs, *tokenizers_of(run), limit)
     if pairs.record()["sha256"] != record["sha256"]:

@@ -60,8 +60,18 @@ class Parallel:
         return replace(self, sources=self.targets, targets=self.sources, alignments=turned(self.alignments), possible=turned(self.possible))
 
 
+def words(line: str) -> list[str]:
+    """What links count: what stands between ASCII white space, as for word tokens (a no-break space does not part words)."""
+    return [word.decode() for word in line.encode().split()]
+
+
 def turned(alignments: list[Links] | None) -> list[Links] | None:
     return None if alignments is None else [frozenset((j, i) for i, j in one) for one in alignments]
+
+
+def files_of(record: dict[str, Any]) -> list[str]:
+    """The files of a text that a run remembers; the first runs remember their names as one."""
+    return record["files"] if "files" in record else [] if record["name"] == BUILT_IN else record["name"].split(" ")
 
 
 def read(files: Sequence[str]) -> Parallel:
