@@ -18,6 +18,7 @@ from regard.models.predictions import CopyPrediction
 from regard.models.recurrent import Lstm
 from regard.models.transformer import Transformer
 from regard.models.window import Window
+from regard.parts.layers import FeedForward
 from regard.parts.look import Look
 from regard.parts.senses import weave
 from regard.probabilities.caching import with_cache
@@ -224,3 +225,43 @@ def test_training_a_backpack_does_not_hold_its_senses(double):
     with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
         model(tokens)[0].loss(tokens)
     assert max(kept) < senses * length * width
+
+
+def test_heads_that_share_their_keys_are_heads_with_equal_keys(double):
+    """Grouped keys and values: query heads 0 and 1 read what head 0 of four would, 2 and 3 what head 2 would."""
+    torch.manual_seed(3)
+    options = {"layers": 1, "width": 12, "heads": 6, "context": 11, "positions": "none"}
+    grouped = Transformer(5, Transformer.Config(**options, key_value_heads=3)).eval()
+    whole = Transformer(5, Transformer.Config(**options)).eval()
+    tensors = dict(grouped.state_dict())
+    for name, tensor in grouped.state_dict().items():
+        if ".project." in name:  # 6 heads of queries, 3 of keys, 3 of values, 2 features each
+            query, key, value = tensor.unflatten(0, (12, 2)).split([6, 3, 3])
+            tensors[name] = torch.cat([query, key.repeat_interleave(2, 0), value.repeat_interleave(2, 0)]).flatten(0, 1)
+    whole.load_state_dict(tensors)
+    tokens_BT = torch.tensor([[5, 1, 4, 2, 0, 3]])
+    torch.testing.assert_close(grouped(tokens_BT)[0].log_probs(), whole(tokens_BT)[0].log_probs())
+    assert grouped(tokens_BT)[1].trunk.keys[0].shape == (1, 3, 6, 2)  # the cache is half as large
+    for wrong, words in (({"key_value_heads": 4}, "cannot be divided among --key-value-heads 4"), ({"key_value_heads": 0}, "1 or more")):
+        with pytest.raises(UserError, match=words):
+            Transformer.Config(**options, **wrong)
+
+
+def test_feed_forward_layers_are_their_equations(double):
+    x_D = torch.randn(6)
+    for name, inside in (("relu", torch.relu), ("relu-squared", lambda x: torch.relu(x) ** 2)):
+        layer = FeedForward(6, 0.0, name)
+        torch.testing.assert_close(layer(x_D), layer.down.weight @ inside(layer.up.weight @ x_D + layer.up.bias) + layer.down.bias)
+    layer = FeedForward(6, 0.0, "swiglu")
+    gate, value = (layer.up.weight @ x_D + layer.up.bias).split(16)  # 8/3 of 6
+    torch.testing.assert_close(layer(x_D), layer.down.weight @ (gate * torch.sigmoid(gate) * value) + layer.down.bias)
+
+
+def test_queries_and_keys_with_a_norm_have_bounded_scores(double):
+    """|q . k| / sqrt(d) is at most sqrt(d) where both have a root mean square of 1, however large the weights."""
+    model = Transformer(5, Transformer.Config(layers=1, width=12, heads=3, context=11, query_key_norm=True)).eval()
+    torch.nn.init.normal_(model.trunk.blocks[0].project.weight, std=100)
+    look = Look(["layer0.attention.scores"])
+    model(torch.tensor([[5, 1, 4, 2, 0, 3]]), look=look)
+    scores = look.seen["layer0.attention.scores"]()
+    assert float(scores[scores.isfinite()].detach().abs().max()) <= math.sqrt(4) + 1e-9

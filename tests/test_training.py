@@ -30,6 +30,7 @@ SMALL = ["--tokens", "char", "--steps", "24", "--evaluate-every", "6", "--batch"
 MORE = {
     "dan": ["--layers", "1", "--segment", "11", "--lookback", "0"],
     "window": ["--layers", "1", "--segment", "11", "--window", "5"],
+    "rnn": ["--layers", "1", "--segment", "11", "--optimiser", "sgd", "--learning-rate", "5", "--weight-decay", "0"],
     "lstm": ["--layers", "2", "--segment", "11"],
     "attentive": ["--layers", "1", "--segment", "11", "--lookback", "7"],
     "transformer": ["--layers", "2", "--heads", "2", "--context", "17", "--dropout", "0.1"],
@@ -137,6 +138,16 @@ def test_muon_moves_inner_matrices_and_adamw_the_rest():
     assert inner == {id(p) for name, p in model.named_parameters() if name.startswith("trunk.blocks") and p.dim() == 2}
     rest = {id(parameter) for group in adamw.param_groups for parameter in group["params"]}
     assert inner | rest == {id(parameter) for parameter in model.parameters()}
+
+
+def test_plain_gradient_descent_goes_down_the_gradient():
+    model = Transformer(7, Transformer.Config(layers=1, width=4, heads=1, context=3))
+    (plain,) = make_optimisers(model, TrainingOptions(optimiser="sgd", learning_rate=20.0, weight_decay=0.0))
+    before = {name: parameter.detach().clone() for name, parameter in model.named_parameters()}
+    model(torch.tensor([[7, 1, 2]]))[0].loss(torch.tensor([[1, 2, 3]])).backward()
+    plain.step()
+    for name, parameter in model.named_parameters():
+        torch.testing.assert_close(parameter.detach(), before[name] - 20 * parameter.grad)
 
 
 def files(run: Path) -> tuple[bytes, str]:
@@ -308,6 +319,7 @@ def test_two_processes_never_write_one_run(tmp_path):
         ("lstm", {"steps": 1, "minutes": 1.0}, "not both"),
         ("lstm", {"steps": 0}, "--steps must be above 0"),
         ("lstm", {"learning_rate": -1.0}, "--learning-rate must be above 0"),
+        ("lstm", {"optimiser": "sgd", "learning_rate": 20.0}, "give --weight-decay 1e-6, or 0"),
         ("lstm", {"wdth": 3}, "has no option 'wdth'; there are"),
         ("lstm", {"copy": "gate"}, "has no option 'copy'; it belongs to attentive, transformer"),
         ("ngram", {"steps": 3}, "ngram has no option 'steps'"),

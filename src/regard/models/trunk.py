@@ -18,7 +18,7 @@ from regard.models.contract import State
 from regard.models.ranges import at_least, share
 from regard.models.translation import CrossAttention
 from regard.parts.attention import attend
-from regard.parts.layers import FeedForward, drop
+from regard.parts.layers import ActivationName, FeedForward, NormName, drop, make_norm
 from regard.parts.look import Look, at_site, weight_sites
 from regard.parts.masks import Mask, causal, everything, padding
 from regard.parts.positions import PositionName, Positions, make_positions
@@ -40,7 +40,15 @@ class TrunkConfig:
     positions: PositionName = "rotary"
     """How it knows where a token stands."""
     norm: Literal["pre", "post"] = "pre"
-    """Layer norm before each part, or after it as published in 2017 (with ReLU)."""
+    """A norm before each part, or after it as published in 2017 (with ReLU)."""
+    norm_kind: NormName = "layer"
+    """Layer norm, or root mean square norm, which neither centres nor shifts."""
+    activation: ActivationName | None = None
+    """Inside feed-forward layers (gelu; relu with --norm post)."""
+    query_key_norm: bool = False
+    """Queries and keys have a norm of their own, so that scores cannot grow without bound."""
+    key_value_heads: int | None = None
+    """Keys and values have so many heads, each shared by a group of query heads (as many as --heads): a smaller cache."""
     projections: Literal["learned", "none"] = "learned"
     """Queries, keys and values are learned maps of the inputs, or the inputs themselves and nothing else is learned."""
     dropout: float = 0.0
@@ -49,6 +57,10 @@ class TrunkConfig:
     def __post_init__(self) -> None:
         at_least(1, layers=self.layers, width=self.width, heads=self.heads, context=self.context)
         share(dropout=self.dropout)
+        groups = self.heads if self.key_value_heads is None else self.key_value_heads
+        at_least(1, key_value_heads=groups)
+        if self.heads % groups:
+            raise UserError(f"--heads {self.heads} cannot be divided among --key-value-heads {groups}; choose a divisor")
         if self.width % self.heads:
             raise UserError(f"--width {self.width} cannot be divided among --heads {self.heads}; choose a multiple")
         if self.positions == "rotary" and (self.width // (self.heads if self.projections == "learned" else 1)) % 2:
@@ -93,7 +105,7 @@ class Trunk(nn.Module):
         names = [f"{name}layer{number}" for number in range(config.layers)]
         learned = config.projections == "learned"
         self.blocks = nn.ModuleList(Block(one, config, crossing) if learned else Mixing(one, config) for one in names)
-        self.final_norm = nn.LayerNorm(config.width) if config.norm == "pre" and config.projections == "learned" else nn.Identity()
+        self.final_norm = make_norm(config.norm_kind, config.width) if config.norm == "pre" and learned else nn.Identity()
 
     def sites(self) -> dict[str, str]:
         found = {f"{self.name}embedding": "(B, T, D)"}
@@ -157,13 +169,15 @@ class Block(nn.Module):
     def __init__(self, name: str, config: TrunkConfig, crossing: bool = False):
         super().__init__()
         self.name, self.heads, self.post = name, config.heads, config.norm == "post"
-        width = config.width
-        self.attention_norm, self.feed_norm = nn.LayerNorm(width), nn.LayerNorm(width)
-        self.project = nn.Linear(width, 3 * width)  # query, key and value side by side
+        width, size = config.width, config.width // config.heads
+        self.groups = config.key_value_heads or config.heads
+        self.attention_norm, self.feed_norm = (make_norm(config.norm_kind, width) for _ in range(2))
+        self.project = nn.Linear(width, (self.heads + 2 * self.groups) * size)  # query, key and value side by side
+        self.query_key_norm = make_norm("rms", size) if config.query_key_norm else nn.Identity()
         self.out = nn.Linear(width, width)
-        self.feed = FeedForward(width, config.dropout, relu=self.post)
+        self.feed = FeedForward(width, config.dropout, config.activation or ("relu" if self.post else "gelu"))
         self.cross = CrossAttention(width, config.heads, config.dropout) if crossing else None
-        self.cross_norm = nn.LayerNorm(width) if crossing else None
+        self.cross_norm = make_norm(config.norm_kind, width) if crossing else None
         self.dropout = config.dropout
         self.score = ScaledDot()
         for linear in (self.project, self.out, self.feed.up, self.feed.down):
@@ -200,9 +214,12 @@ class Block(nn.Module):
 
     def _attend(self, x_BTD: Tensor, where: Where, positions: Positions, cache: tuple[Tensor, Tensor] | None, look: Look | None):
         rows, length, width = x_BTD.shape
-        both, value = self.project(x_BTD).view(rows, length, 3, self.heads, width // self.heads).permute(2, 0, 3, 1, 4).split([2, 1])
-        (query, key), value = positions.turn(both, where.angles), value.squeeze(0)
+        all_BHTE = self.project(x_BTD).view(rows, length, self.heads + 2 * self.groups, -1).transpose(1, 2)
+        both_BHTE, value = all_BHTE.split([self.heads + self.groups, self.groups], 1)
+        query, key = positions.turn(self.query_key_norm(both_BHTE), where.angles).split([self.heads, self.groups], 1)
         key, value, seen_key, seen_value = remember(key, value, cache, where.used)
+        if self.groups < self.heads:
+            seen_key, seen_value = (one.repeat_interleave(self.heads // self.groups, 1) for one in (seen_key, seen_value))
         site = f"{self.name}.attention"
         mixed = attend(query, seen_key, seen_value, score=self.score, mask=where.mask, bias_BHQK=where.bias_BHQK, look=look, site=site)
         mixed = at_site(look, f"{self.name}.heads", mixed)

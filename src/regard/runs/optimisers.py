@@ -1,4 +1,4 @@
-"""How weights move: AdamW, or Muon for matrices; warm-up and decay."""
+"""How weights move: AdamW, Muon for matrices, or plain gradient descent; warm-up and decay."""
 
 import math
 from dataclasses import dataclass
@@ -40,8 +40,8 @@ class TrainingOptions:
     """The largest norm of a gradient."""
     accumulate: int = 1
     """Batches added up for one step."""
-    optimiser: Literal["adamw", "muon"] = "adamw"
-    """Muon moves matrices inside the model, AdamW the rest."""
+    optimiser: Literal["adamw", "muon", "sgd"] = "adamw"
+    """Muon moves matrices inside the model, AdamW the rest; sgd, plain gradient descent, wants --learning-rate 20 and --clip 0.25."""
     precision: Literal["auto", "fp32", "bf16"] = "auto"
     """bf16 for linear layers where this machine is faster so (auto measures it once)."""
     compile: Literal["auto", "on", "off"] = "auto"
@@ -70,6 +70,10 @@ class TrainingOptions:
             raise UserError("--label-smoothing is a share: 0 or more and below 1")
         if not 0 <= self.beta2 < 1 or self.weight_decay < 0 or self.patience < 0:
             raise UserError("--beta2 lies between 0 and 1; --weight-decay and --patience are 0 or more")
+        if self.optimiser == "sgd" and self.learning_rate * self.weight_decay > 0.01:
+            raise UserError(
+                "--optimiser sgd takes --learning-rate times --weight-decay off every weight at each step: give --weight-decay 1e-6, or 0"
+            )
 
 
 def rate(progress: float, options: TrainingOptions) -> float:
@@ -95,5 +99,7 @@ def make_optimisers(model: nn.Module, options: TrainingOptions) -> list[torch.op
         inner = []
     groups = [{"params": inner + others, "weight_decay": options.weight_decay}, {"params": vectors, "weight_decay": 0.0}]
     groups = [group for group in groups if group["params"]]
+    if options.optimiser == "sgd":
+        return [torch.optim.SGD(groups, lr=options.learning_rate, fused=True)]
     optimisers.append(torch.optim.AdamW(groups, lr=options.learning_rate, betas=(0.9, options.beta2), fused=True))
     return optimisers

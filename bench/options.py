@@ -1,0 +1,66 @@
+"""Which options of a Transformer earn their place: the same training with one of them changed, several seeds each.
+
+    python bench/options.py --text ../shared/data/tinyshakespeare/input.txt [--steps 1000] [--seeds 2] [--only base swiglu]
+
+Characters, at nanoGPT's small size (4 layers of 128, context 64), everything else by default. Prints one JSON line a training: validation
+loss, parameters, tokens/s, and of the trained model the tokens/s of generating and the bytes its state holds a token.
+"""
+
+import argparse
+import json
+import tempfile
+import time
+from pathlib import Path
+
+import torch
+
+import regard
+from regard.probabilities.decoding import Sampling, generate
+
+VARIANTS: dict[str, dict] = {
+    "base": {},
+    "rms": {"norm_kind": "rms"},
+    "relu-squared": {"activation": "relu-squared"},
+    "swiglu": {"activation": "swiglu"},
+    "query-key-norm": {"query_key_norm": True},
+    "key-value-heads-2": {"key_value_heads": 2},
+    "key-value-heads-1": {"key_value_heads": 1},
+}
+
+
+def generating(run: regard.Run, rows: int = 16, length: int = 60) -> tuple[float, int]:
+    """(tokens/s, bytes of state a token)."""
+    began = time.perf_counter()
+    chance, never = torch.Generator().manual_seed(1), -1
+    for _ in generate(run.model, [[run.model.start]] * rows, length, never, Sampling(), chance):
+        pass
+    seconds = time.perf_counter() - began
+    held = list[int]()
+    with torch.inference_mode():
+        _, state = run.model(torch.full((1, run.model.context), run.model.start))
+    state.map(lambda tensor: held.append(tensor.nbytes) or tensor)
+    return rows * length / seconds, sum(held) // run.model.context
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--text", type=Path, required=True)
+    parser.add_argument("--steps", type=int, default=1000)
+    parser.add_argument("--seeds", type=int, default=2)
+    parser.add_argument("--only", nargs="*", choices=list(VARIANTS), default=list(VARIANTS))
+    options = parser.parse_args()
+    for seed in range(1, options.seeds + 1):
+        for name in options.only:
+            with tempfile.TemporaryDirectory() as work:
+                trained = regard.train(
+                    "transformer", text=str(options.text), tokens="char", layers=4, width=128, heads=4, context=64, steps=options.steps,
+                    evaluate_every=options.steps, seed=seed, out=f"{work}/run", **VARIANTS[name],
+                )  # fmt: skip
+                speed, held = generating(trained.run)
+                row = {"option": name, "seed": seed, "loss": round(trained.loss, 4), "parameters": trained.run.model.sizes()}
+                row |= {"trained": round(trained.tokens / trained.seconds), "generated": round(speed), "state_bytes": held}
+                print(json.dumps(row), flush=True)
+
+
+if __name__ == "__main__":
+    main()
