@@ -7,9 +7,11 @@ python bench/translation.py [--only aer length speed small] [--tatoeba ../shared
 
 import argparse
 import statistics
+import sys
 import tempfile
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import torch
 
@@ -110,12 +112,50 @@ def speed(work: Path, options: argparse.Namespace) -> None:
 
 
 def small(work: Path, options: argparse.Namespace) -> None:
-    """The size of JoeyNMT's reverse task: 1 + 1 layers of 64, batch 100, 12 tokens; JoeyNMT here: 323 greedy, 140 with beam 5."""
+    """JoeyNMT's reverse task (configs/transformer_reverse.yaml): 2 + 2 layers of 64, 4 heads, 50 letters, batch 100, 13 and 25 tokens.
+
+    With --joeynmt PATH, a checkout whose dependencies can be imported, it is run in turn with ours; random weights, forced lengths.
+    """
     torch.manual_seed(1)
-    model = TransformerTranslator(53, TransformerTranslator.Config(layers=1, width=64, heads=4, context=64)).eval()
-    for beam, theirs in ((1, 323), (5, 140)):
-        ours = statistics.median([_speed(model, 100, 13, 13, beam) for _ in range(5)])
-        print(f"beam {beam}: {ours:.0f} sentences/s, {ours / theirs:.1f} times JoeyNMT's {theirs} (wanted: 3)", flush=True)
+    model = TransformerTranslator(54, TransformerTranslator.Config(layers=2, width=64, heads=4, context=64)).eval()
+    theirs = _joeynmt(options.joeynmt, 50) if options.joeynmt else None
+    for length, beam, given in ((13, 1, 323), (13, 5, 140), (25, 1, 323), (25, 5, 140)):
+        ours, peer = [], []
+        for _ in range(6):
+            ours.append(_speed(model, 100, length, length, beam))
+            peer += [theirs(100, length, length, beam)] if theirs else []
+        one, other = statistics.median(ours[1:]), statistics.median(peer[1:]) if peer else given
+        said = f"{one:.0f} sentences/s; JoeyNMT {other:.0f}: {one / other:.1f} times (wanted: 3)"
+        print(f"{length} tokens, beam {beam}: {said}", flush=True)
+
+
+def _joeynmt(path: Path, letters: int):
+    """JoeyNMT's own model and search, as its configuration has them."""
+    sys.path.insert(0, str(path))
+    import yaml
+    from joeynmt.model import build_model
+    from joeynmt.search import beam_search as their_beams
+    from joeynmt.search import greedy
+    from joeynmt.vocabulary import Vocabulary
+
+    config = yaml.safe_load((path / "configs" / "transformer_reverse.yaml").read_text())
+    special = SimpleNamespace(**config["data"]["special_symbols"], lang_tags=[], sep_token=None, sep_id=None)
+    vocabulary = Vocabulary([str(number) for number in range(letters)], special)
+    model = build_model(config["model"], vocabulary, vocabulary).eval()
+
+    def speed(rows: int, read: int, write: int, beam: int) -> float:
+        source = torch.randint(4, 4 + letters, (rows, read))
+        mask, length = torch.ones(rows, 1, read, dtype=torch.bool), torch.full((rows,), read)
+        began = time.perf_counter()
+        with torch.inference_mode():
+            encoded, hidden, _, _ = model(return_type="encode", src=source, src_length=length, src_mask=mask)
+            more = {"src_mask": mask, "max_output_length": write, "min_output_length": write, "model": model}
+            more |= {"encoder_output": encoded, "encoder_hidden": hidden}
+            out = greedy(**more)[0] if beam == 1 else their_beams(**more, beam_size=beam, alpha=1.0)[0]
+        assert len(out) == rows
+        return rows / (time.perf_counter() - began)
+
+    return speed
 
 
 PARTS = {"small": small, "speed": speed, "aer": aer, "length": length}
@@ -125,6 +165,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--only", nargs="*", choices=list(PARTS), default=list(PARTS))
     parser.add_argument("--tatoeba", type=Path, default=Path("../shared/data/tatoeba/eng-spa.tsv"))
+    parser.add_argument("--joeynmt", type=Path)
     parser.add_argument("--minutes", type=float, default=2)
     options = parser.parse_args()
     for name in options.only:

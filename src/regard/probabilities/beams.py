@@ -53,7 +53,7 @@ def beam_search(
         best_BC = (score_BK.unsqueeze(2) + log_probs_BKV).flatten(1).topk(min(2 * beam, beam * size), 1)
         parent_BC, chosen_BC = best_BC.indices // size, best_BC.indices % size
         ends_BC = chosen_BC == end
-        out_of_room = torch.tensor([int(longest_B[sentence]) <= step for sentence in alive.tolist()])
+        out_of_room = longest_B[alive] <= step
         _collect(finished, alive, best_BC.values, parent_BC, ends_BC, written_BKT, step, penalty, beam)
         order_BC = ends_BC.long().argsort(dim=1, stable=True)[:, :beam]  # the best that do not end
         score_BK = best_BC.values.gather(1, order_BC).masked_fill(ends_BC.gather(1, order_BC), -torch.inf)
@@ -89,11 +89,13 @@ def _collect(
     step: int, penalty: float, beam: int,
 ) -> None:  # fmt: skip
     """Hypotheses among the best that end here."""
-    ending = (ends_BC[:, :beam] & (value_BC[:, :beam] > -torch.inf)).nonzero().tolist()
-    for place, candidate in ending:
-        value = float(value_BC[place, candidate])
-        ids = written_BKT[place, int(parent_BC[place, candidate])].tolist()
-        finished[int(alive[place])].append(Hypothesis(ids, value, value / step**penalty))
+    place_N, candidate_N = (ends_BC[:, :beam] & (value_BC[:, :beam] > -torch.inf)).nonzero(as_tuple=True)
+    if not len(place_N):
+        return
+    written_NT = written_BKT[place_N, parent_BC[place_N, candidate_N]].tolist()
+    sentences = alive[place_N.to(alive.device)].tolist()
+    for sentence, value, ids in zip(sentences, value_BC[place_N, candidate_N].tolist(), written_NT, strict=True):
+        finished[sentence].append(Hypothesis(ids, value, value / step**penalty))
 
 
 def _settled(finished: list[list[Hypothesis]], alive: Tensor, score_BK: Tensor, step: int, penalty: float, beam: int) -> Tensor:
