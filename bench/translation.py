@@ -3,6 +3,7 @@
 Hugging Face's MarianMT of the same size stands beside them.
 
 python bench/translation.py [--only aer length speed small] [--tatoeba ../shared/data/tatoeba/eng-spa.tsv] [--minutes 2]
+    [--runs WITH WITHOUT --out length.svg] [--joeynmt CHECKOUT]
 """
 
 import argparse
@@ -12,63 +13,84 @@ import tempfile
 import time
 from pathlib import Path
 from types import SimpleNamespace
+from typing import get_args
 
+import altair as alt
 import torch
 
 import regard
-from regard.inside.alignment import agreement, symmetrise
+from regard.inside.alignment import Symmetry
+from regard.inside.showing import write_chart
 from regard.models.transformer_translator import TransformerTranslator
 from regard.probabilities.beams import beam_search
 from regard.probabilities.quality import bleu
+from regard.runs.aligning import Aligned
+from regard.runs.translations import held_out
 from regard.text import parallel
 
 
 def aer(work: Path, options: argparse.Namespace) -> None:
-    """Every way of reading alignments, beside IBM Model 1 counted on the same held-out pairs and on all of them."""
-    runs = {family: regard.train(family, out=str(work / family)) for family in ("recurrent-translator", "transformer-translator")}
-    whole = parallel.built_in()
-    valid = parallel.hold_out(whole)[1]
-    for family, trained in runs.items():
-        print(f"{family}: BLEU {trained.more['bleu']:.1f}, trained in {trained.seconds:.0f} s", flush=True)
+    """Every way of reading alignments from attention, beside counting, on the same held-out pairs of the built-in text."""
+    train, valid = parallel.hold_out(parallel.built_in())
+    turned = Path(work / "turned.tsv")
+    turned.write_text("".join(f"{target}\t{source}\n" for source, target in zip(train.sources, train.targets, strict=True)))
+    for family in ("recurrent-translator", "transformer-translator"):
+        run, back = (regard.train(family, out=str(work / f"{family}{pairs}"), pairs=pairs).run for pairs in (None, str(turned)))
+        print(f"{family}: BLEU {run.config['bleu']:.1f}, trained in {run.config['seconds']:.0f} s", flush=True)
         for way in ("shifted", "naive"):
             for mask in (True, False):
-                found = regard.align(trained.run, valid, way=way, mask_sinks=mask)
-                right = agreement(found.links, valid.alignments)
+                found = regard.align(run, valid, way=way, mask_sinks=mask)
                 sinks = "sinks masked" if mask else "sinks seen"
-                print(f"  {way}, {sinks}: AER {right.aer:.3f} ({found.site} head {found.head})", flush=True)
-    turned = Path(work / "pairs.tsv")
-    train = parallel.hold_out(whole)[0]
-    turned.write_text("".join(f"{target}\t{source}\n" for source, target in zip(train.sources, train.targets, strict=True)))
-    back = regard.train("recurrent-translator", pairs=str(turned), out=str(work / "back"))
-    forward = regard.align(runs["recurrent-translator"].run, valid)
-    backward = regard.align(back.run, valid.turned()).links
-    for how in ("intersection", "union", "grow-diag", "grow-diag-final"):
-        both = [symmetrise(a, frozenset((i, j) for j, i in b), how) for a, b in zip(forward.links, backward, strict=True)]
-        print(f"  both directions, {how}: AER {agreement(both, valid.alignments).aer:.3f}", flush=True)
-    print(f"IBM Model 1, on the {len(valid)} held-out pairs alone: AER {agreement(forward.baseline, valid.alignments).aer:.3f}")
-    everything = regard.align(runs["recurrent-translator"].run, whole)
-    places = [place for place, source in enumerate(whole.sources) if source in set(valid.sources)]
-    counted = [everything.baseline[place] for place in places]
-    print(f"IBM Model 1, counted on all {len(whole)} pairs: AER {agreement(counted, valid.alignments).aer:.3f}", flush=True)
+                print(f"  {way}, {sinks}: {_said(found)} ({found.site} head {found.head})", flush=True)
+        for how in get_args(Symmetry):
+            print(f"  both directions, {how}: {_said(regard.align(run, valid, reverse=back, symmetry=how))}", flush=True)
+    for pairs, where in ((valid, "the held-out pairs alone"), (parallel.built_in(), "all pairs, which are measured")):
+        for by in ("model-1", "hmm"):
+            for how in (None, *get_args(Symmetry)):
+                print(
+                    f"{by}, {how or 'one direction'}, counted on {where}: {_said(regard.align(pairs=pairs, by=by, symmetry=how))}",
+                    flush=True,
+                )
+
+
+def _said(found: Aligned) -> str:
+    measured = found.measured()
+    return f"AER {measured['aer']:.3f}, on {measured['measured_on']} pairs"
+
+
+BINS = ((1, 3), (4, 5), (6, 7), (8, 9), (10, 12), (13, 16), (17, 99))  # source words
 
 
 def length(work: Path, options: argparse.Namespace) -> None:
-    """With and without attention, by the length of the source: does attention stop the fall?"""
-    for score in ("bilinear", "none"):
-        trained = regard.train(
-            "recurrent-translator", pairs=str(options.tatoeba), out=str(work / score), score=score, tokens="bpe", bpe_size=4000, width=256,
-            minutes=options.minutes, batch_tokens=2048, learning_rate=0.004, evaluate_every=500,
+    """With and without attention, by the length of the source: does attention stop the fall? --runs names two that are trained already."""
+    runs = [regard.load(path) for path in options.runs]
+    for score in () if runs else ("bilinear", "none"):
+        runs.append(
+            regard.train(
+                "recurrent-translator", pairs=str(options.tatoeba), out=str(work / score), score=score, tokens="bpe", bpe_size=8000,
+                shared=True, width=256, minutes=options.minutes, batch_tokens=2048, label_smoothing=0.1, evaluate_every=500,
+            ).run
         )  # fmt: skip
-        pairs = parallel.hold_out(parallel.read_table(str(options.tatoeba)))[1]
-        pairs = pairs.part(range(0, len(pairs), max(1, len(pairs) // 1200)))
-        said = [one[0].text for one in regard.translate(trained.run, list(pairs.sources), beam=1)]
-        print(f"score {score}: {trained.steps} steps, loss {trained.loss:.3f}, BLEU {bleu(said, pairs.targets).score:.1f}")
-        words = [len(source.split()) for source in pairs.sources]
-        for low, high in ((1, 4), (5, 7), (8, 10), (11, 15), (16, 99)):
-            some = [place for place, count in enumerate(words) if low <= count <= high]
-            if len(some) > 20:
-                quality = bleu([said[place] for place in some], [pairs.targets[place] for place in some])
-                print(f"  {low}-{high} words: BLEU {quality.score:.1f} ({len(some)} sentences)", flush=True)
+    rows = []
+    for run in runs:
+        pairs = held_out(run)
+        said = [one[0].text for one in regard.translate(run, list(pairs.sources), beam=5)]
+        name = f"{run.model.family}, " + ("attention" if run.model.crossing else "no attention")
+        print(f"{name}: loss {run.config['loss']:.3f}, BLEU {bleu(said, pairs.targets).score:.1f}", flush=True)
+        for low, high in BINS:
+            some = [place for place, source in enumerate(pairs.sources) if low <= len(parallel.words(source)) <= high]
+            quality = bleu([said[place] for place in some], [pairs.targets[place] for place in some]).score if some else 0.0
+            label = f"{low}-{high}" if high < 99 else f"{low} and more"
+            rows.append({"model": name, "source words": label, "BLEU": quality, "sentences": len(some)})
+            print(f"  {label} words: BLEU {quality:.1f} ({len(some)} sentences)", flush=True)
+    if options.out is not None:
+        order = list(dict.fromkeys(row["source words"] for row in rows))
+        chart = alt.Chart(alt.Data(values=rows), width=420, height=240).mark_line(point=True)
+        chart = chart.encode(
+            x=alt.X("source words:N", sort=order, axis=alt.Axis(labelAngle=0)), y=alt.Y("BLEU:Q", scale=alt.Scale(zero=True)),
+            color=alt.Color("model:N", title=None, scale=alt.Scale(range=["#0072B2", "#D55E00", "#009E73"])),
+        )  # fmt: skip
+        write_chart(chart, options.out)
 
 
 def _speed(model: TransformerTranslator, rows: int, read: int, write: int, beam: int) -> float:
@@ -166,6 +188,8 @@ def main() -> None:
     parser.add_argument("--only", nargs="*", choices=list(PARTS), default=list(PARTS))
     parser.add_argument("--tatoeba", type=Path, default=Path("../shared/data/tatoeba/eng-spa.tsv"))
     parser.add_argument("--joeynmt", type=Path)
+    parser.add_argument("--runs", nargs="*", default=[])
+    parser.add_argument("--out", type=Path)
     parser.add_argument("--minutes", type=float, default=2)
     options = parser.parse_args()
     for name in options.only:
