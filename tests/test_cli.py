@@ -218,6 +218,11 @@ def test_a_full_disk_says_so_and_leaves_nothing(tmp_path):
     ("error", "code", "words"),
     [
         (OSError(errno.ENOSPC, "No space left on device", "run/model"), 1, "the disk is full (run/model): free some room"),
+        (
+            FileNotFoundError(errno.ENOENT, "No such file or directory", "nope/x.svg"),
+            2,
+            "nope/x.svg: No such file or directory; name another",
+        ),
         (MemoryError(), 1, "out of memory: lower"),
         (RuntimeError("DefaultCPUAllocator: not enough memory: you tried to allocate"), 1, "out of memory: lower"),
         (MachineError("the loss is not a number"), 1, "the loss is not a number"),

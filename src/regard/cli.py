@@ -54,6 +54,8 @@ def main(arguments: list[str] | None = None) -> int:
         return 0
     except MemoryError:
         return _say(_OUT_OF_MEMORY, MACHINE)
+    except (FileNotFoundError, NotADirectoryError, IsADirectoryError, PermissionError) as error:  # a path that was given does not do
+        return _say(f"{error.filename or 'a file'}: {error.strerror or error}; name another, or make its folder first", USER)
     except OSError as error:
         return _say(_disk(error), MACHINE)
     except RuntimeError as error:

@@ -9,9 +9,8 @@ import tyro
 
 from regard.commands.parsing import parse
 from regard.commands.printing import print_json
-from regard.errors import UserError
 from regard.inside.charts import accuracies
-from regard.inside.showing import write_chart
+from regard.inside.showing import PICTURES, check_ending, write_chart
 from regard.runs.puzzling import Solved, answers, puzzle
 from regard.text.puzzles import PUZZLES
 
@@ -42,8 +41,8 @@ def main(arguments: list[str]) -> None:
     if options.name is None:
         (print_json if options.json else _list)({name: one.about for name, one in PUZZLES.items()})
         return
-    if options.out is not None and options.out.suffix not in (".svg", ".png"):
-        raise UserError(f"{options.out}: --out writes .svg or .png")
+    if options.out is not None:
+        check_ending(options.out, PICTURES)
     if options.ask is not None:
         _ask(options, options.name, options.ask)
         return

@@ -7,7 +7,7 @@ from regard.commands.parsing import RunPath, parse
 from regard.commands.printing import escaped, print_json
 from regard.errors import UserError
 from regard.inside.pictures import bars, heat_map, table
-from regard.inside.showing import write_picture
+from regard.inside.showing import PICTURES, check_ending, write_picture
 from regard.inside.tracing import Traced
 from regard.runs.looking import contributions, lens, sweep
 
@@ -33,8 +33,8 @@ def main(arguments: list[str]) -> None:
     options = parse(Trace, arguments, "trace")
     if options.other is not None and options.word is None:
         raise UserError("--other goes with --word, whose probability is followed")
-    if options.out is not None and options.out.suffix not in (".svg", ".png"):
-        raise UserError(f"{options.out}: --out writes .svg or .png")
+    if options.out is not None:
+        check_ending(options.out, PICTURES)
     if options.word is None:
         found, title = lens(options.run, options.text), "the likeliest word after each layer"
     elif options.other is None:

@@ -2,6 +2,7 @@
 
 import sys
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Annotated, Any
 
 import tyro
@@ -11,7 +12,7 @@ from regard.commands.printing import print_json
 from regard.errors import UserError
 from regard.inside.alignment import parse_links
 from regard.inside.pictures import heat_map
-from regard.inside.showing import write_picture
+from regard.inside.showing import PICTURES, check_ending, write_picture
 from regard.probabilities.translating import Translation
 from regard.runs.folder import Run
 from regard.runs.looking import under
@@ -41,7 +42,7 @@ class Translate:
     """For sampling."""
     what_if: str | None = None
     """A link i-j, from 0: target word j is made to look at source word i; the words before it stay, the rest is said again."""
-    out: str | None = None
+    out: Path | None = None
     """Draw where the best translation of the first sentence looked: .svg or .png."""
     edit: EditFile = None
     json: bool = False
@@ -52,6 +53,8 @@ def main(arguments: list[str]) -> None:
     options = parse(Translate, arguments, "translate")
     if options.text and options.file is not None:
         raise UserError("give sentences or --file, not both")
+    if options.out is not None:
+        check_ending(options.out, PICTURES)
     run = under(options.run, options.edit)
     how: dict[str, Any] = {
         "beam": options.beam, "penalty": options.length_penalty, "count": options.count,
@@ -126,11 +129,7 @@ def _data(one: Translation) -> dict[str, object]:
     }  # fmt: skip
 
 
-def _draw(one: Translation, out: str) -> None:
-    from pathlib import Path
-
-    if Path(out).suffix not in (".svg", ".png"):
-        raise UserError(f"{out}: --out writes .svg or .png")
+def _draw(one: Translation, out: Path) -> None:
     if not one.attention:
         raise UserError("this translator has no attention (--score none): there is nothing to draw")
     site, weights_HTS = list(one.attention.items())[-1]
@@ -140,4 +139,4 @@ def _draw(one: Translation, out: str) -> None:
         one.source_tokens,
         site if len(weights_HTS) == 1 else f"{site}, mean of {len(weights_HTS)} heads",
     )
-    write_picture(grid, Path(out))
+    write_picture(grid, out)

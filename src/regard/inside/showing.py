@@ -14,11 +14,15 @@ from regard.inside.record import Record
 
 Form = Literal["auto", "map", "arcs", "mosaic", "mixture"]
 ENDINGS = (".svg", ".png", ".html", ".json")
+PICTURES = (".svg", ".png")
 
 
-def check_ending(out: Path) -> None:
-    if out.suffix not in ENDINGS:
-        raise UserError(f"{out}: --out writes {', '.join(ENDINGS[:-1])} or {ENDINGS[-1]}")
+def check_ending(out: Path, endings: Sequence[str] = ENDINGS) -> None:
+    """What cannot be written is told before the work, not after it."""
+    if out.suffix not in endings:
+        raise UserError(f"{out}: --out writes {', '.join(endings[:-1])} or {endings[-1]}")
+    if not out.parent.is_dir():
+        raise UserError(f"{out.parent}: no such folder; make it first, or write elsewhere with --out")
 
 
 def write_record(record: Record, out: Path, title: str, form: Form = "auto") -> None:
@@ -80,7 +84,7 @@ def write_drawing(
     """Weights from any tool, rank 1 to 4, with their words."""
     check_ending(out)
     drawn = draw(array, rows, columns, title)  # also checks them
-    if out.suffix in (".svg", ".png"):
+    if out.suffix in PICTURES:
         write_picture(drawn, out)
         return
     if array.ndim < 2 or (rows is not None and rows != columns) or array.shape[-1] != array.shape[-2]:
