@@ -18,7 +18,7 @@ from regard.models.transformer_translator import TransformerTranslator
 from regard.probabilities.beams import beam_search
 from regard.probabilities.quality import paired
 from regard.probabilities.translating import _text
-from regard.runs.training import option_kinds
+from regard.runs.training import option_kinds, split_options
 from regard.text import parallel
 from regard.text.grammar import Phrase, english_spanish, sentence
 from regard.tokens.choose import TokenOptions, train_tokenizer
@@ -418,3 +418,11 @@ def test_minutes_are_for_every_family():
         kind = models.family_class(family)
         if kind.training_defaults is not None:
             assert option_kinds(kind)[-1](minutes=1.0).steps is None
+
+
+def test_medium_translators_are_larger():
+    for family in models.TRANSLATORS:
+        kind = models.family_class(family)
+        _, _, config, training = split_options(family, kind.medium, *option_kinds(kind))
+        assert kind(11, config, 7).sizes() > kind(11, kind.Config(), 7).sizes()
+        assert training.label_smoothing == 0.1

@@ -40,6 +40,8 @@ class RecurrentTranslator(Translator):
     family = "recurrent-translator"
     training_defaults: ClassVar[dict[str, Any] | None] = {"optimiser": "muon", "learning_rate": 0.005, "weight_decay": 0.01}
 
+    medium: ClassVar[dict[str, Any]] = {"width": 256, "batch_tokens": 2048, "label_smoothing": 0.1}
+
     @dataclass(frozen=True, kw_only=True)
     class Config:
         cell: CellName = "lstm"

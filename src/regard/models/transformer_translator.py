@@ -32,6 +32,8 @@ class TransformerTranslator(Translator):
     family = "transformer-translator"
     training_defaults: ClassVar[dict[str, Any] | None] = {"optimiser": "muon", "learning_rate": 0.005, "weight_decay": 0.01, "warmup": 0.1}
 
+    medium: ClassVar[dict[str, Any]] = {"layers": 3, "width": 256, "batch_tokens": 2048, "label_smoothing": 0.1}
+
     @dataclass(frozen=True, kw_only=True)
     class Config(TrunkConfig):
         dropout: float = 0.1

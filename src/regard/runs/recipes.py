@@ -30,12 +30,12 @@ def train_recipe(name: str, data: str | Path = "data", *, listener: Listener = l
     chosen = {
         key: value for key, value in recipe.options.items() if not (key in ("steps", "minutes") and {"steps", "minutes"} & set(options))
     }
-    for part in ("text", "valid", "test"):
+    for part in ("text", "valid", "test", "pairs"):
         if part in chosen and part not in options:
             path = Path(data) / chosen[part]
             if not path.is_file():
                 raise UserError(f"{path}: this recipe's text is not there; put it there, or say where it is with --data FOLDER")
-            chosen[part] = (str(path),)
+            chosen[part] = str(path) if part == "pairs" else (str(path),)
     return train(recipe.family, listener=listener, **{**chosen, **options})
 
 
