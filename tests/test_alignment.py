@@ -11,7 +11,7 @@ import torch
 import regard
 from regard.cli import main
 from regard.inside.aligners import CountedAligner, Jumps, count_links
-from regard.inside.alignment import agreement, parse_links, symmetrise, to_words, written
+from regard.inside.alignment import agreement, from_weights, parse_links, symmetrise, to_words, written
 from regard.text import parallel
 from regard.text.parallel import Parallel
 
@@ -87,7 +87,9 @@ def test_model_one_finds_the_classic_example():
     # one round from uniform: "the" met das twice and Haus and Buch once, each time as one of three words (the none counted)
     once = CountedAligner(sources, targets, rounds=1)
     assert once.probability("the", "das") == pytest.approx((2 / 3) / (4 / 3))
-    assert model.align([["the", "zebra"], []], [["das", "Zebra"], []]) == [{(0, 0)}, frozenset()]  # what was never counted has no link
+    # what was never counted is as likely said by any word, the first of which is taken
+    assert model.align([["the", "zebra"], []], [["das", "Zebra"], []]) == [{(0, 0), (0, 1)}, frozenset()]
+    assert count_links([["a"]], [["x"]]) == count_links([["a"]] * 20, [["x"]] * 20)[:1] == [{(0, 0)}]  # a word goes before none
 
 
 def test_the_hmm_sums_over_every_path():
@@ -191,6 +193,74 @@ def test_subwords_become_words_and_sinks_are_hidden():
     weights_TS = torch.tensor([[0.1, 0.2, 0.3, 0.4], [0.5, 0.1, 0.1, 0.3], [0.0, 0.6, 0.2, 0.2]])
     source, target = [range(0, 2), range(2, 3)], [range(0, 1), range(1, 3)]
     torch.testing.assert_close(to_words(weights_TS, source, target), torch.tensor([[0.3, 0.3], [0.6, 0.15]]))
-    torch.testing.assert_close(to_words(weights_TS, source, target, sinks=[2]), torch.tensor([[0.3, 0.0], [0.6, 0.0]]))
+    with_end = to_words(weights_TS, [*source, range(3, 4)], target)
+    torch.testing.assert_close(with_end, torch.tensor([[0.3, 0.3, 0.4], [0.6, 0.15, 0.25]]))
+    assert from_weights(with_end, 2) == {(0, 1)}  # the first looks most at the end, which is no word
+    assert from_weights(with_end[:, :2], 2) == {(0, 0), (0, 1)}
     naive = to_words(weights_TS, source, target, shifted=False)
     torch.testing.assert_close(naive[0], torch.tensor([0.6, 0.1]))  # the row of the state that has read the word
+
+
+@pytest.fixture(scope="module")
+def subwords(taught: Path) -> Path:
+    """The same sentences in subwords and in letters."""
+    files = {"source": str(taught / "en.txt"), "target": str(taught / "es.txt"), "steps": 20, "width": 16, "seed": 3}
+    for kind in ("bpe", "char"):
+        out = taught / kind
+        if not out.exists():
+            regard.train("recurrent-translator", out=str(out), tokens=kind, **files, **({"bpe_size": 300} if kind == "bpe" else {}))
+    return taught
+
+
+@pytest.mark.parametrize("kind", ["bpe", "char"])
+@pytest.mark.parametrize(
+    ("source", "target"),
+    [("I  love you", "Te  amo"), ("I love you ", " Te amo"), ("I\tlove you", "Te amo"), ("I l\u0167ve\u00a0you a", "a\u014bo")],
+)
+def test_words_of_subwords_are_the_words_of_the_line(subwords: Path, kind: str, source: str, target: str):
+    """Blanks in a row, at the ends, tabs, letters never seen and no-break spaces make no words of their own."""
+    found = regard.align(subwords / kind, Parallel((), [source], [target]))
+    assert found.weights[0].shape == (len(target.encode().split()), len(source.encode().split()))
+    assert found.record(0).column_names() == [word.decode() for word in source.encode().split()]
+    if "\t" in source and kind == "char":
+        return  # a tab never seen is read as <unk>, and a look shows what was read
+    looked = regard.look(subwords / kind, source, target=target, words=True, gold="0-0")
+    assert len(looked.columns) == len(source.encode().split()) + 1  # and the end
+    assert looked.right == {(0, 0)}
+
+
+def test_the_end_may_be_looked_at_where_sinks_are_seen(taught: Path):
+    pairs = parallel.built_in().part(range(20))
+    masked, seen = (regard.align(taught / "run", pairs, way="naive", mask_sinks=mask) for mask in (True, False))
+    assert seen.weights[0].shape[1] == masked.weights[0].shape[1] + 1
+    assert seen.record(0).columns[-1] == "</s>"
+    assert sum(map(len, seen.links)) < sum(map(len, masked.links))  # the last word of each, naively, looks there
+
+
+def test_both_heads_that_were_chosen_are_kept_out_of_the_measure(taught: Path):
+    pairs = parallel.built_in().part(range(60))
+    assert regard.align(taught / "run", pairs).chosen_on == 0
+    assert regard.align(taught / "run", pairs, reverse=taught / "back").chosen_on == 30
+
+
+def test_lines_are_lines_of_the_file(taught: Path, tmp_path: Path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "es").write_text(f"Te amo mucho\n\nHablamos bien\n{'x ' * 200}\n")
+    (tmp_path / "en").write_text("I love you a lot\n\nWe spoke well\nlong\n")
+    files = ["--source", "es", "--target", "en"]
+    assert main(["align", str(taught / "back"), *files, "--json"]) == 0
+    links = json.loads(capsys.readouterr().out)["alignments"]
+    assert [bool(one) for one in links] == [True, False, True, False]  # one is empty, one too long
+    assert main(["align", str(taught / "back"), *files, "--line", "3", "--out", "p.json"]) == 0
+    assert json.loads((tmp_path / "p.json").read_text())["tokens"] == ["We", "spoke", "well"]
+    assert "2 pairs are empty on a side or too long" in capsys.readouterr().err
+    for gold, line, words in (
+        ("0-0\n" * 5, "1", "has 5 lines for 3 sentence pairs"),
+        ("0-0\n\n0-0\n\n", "2", "--line 2 is empty on a side"),
+    ):
+        (tmp_path / "gold").write_text(gold)
+        assert main(["align", str(taught / "back"), *files, "--gold", "gold", "--line", line, "--out", "p.svg"]) == 2
+        assert words in capsys.readouterr().err
+    (tmp_path / "five").write_text("0-0\n" * 5)
+    assert main(["align", "--score", "five", "--gold", "five", *files]) == 2
+    assert "five has 5 lines and the text 4" in capsys.readouterr().err

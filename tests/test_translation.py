@@ -313,7 +313,7 @@ def test_wrong_alignments_and_sentences_are_told(taught: Path, tmp_path: Path, m
         assert words in told.err
     for arguments, words in (
         (["translate", taught / "run", ""], "a sentence is empty"),
-        (["translate", taught / "run", "a", "--count", "0"], "--count must be 1 or more"),
+        (["translate", taught / "run", "a", "--count", "0"], "--count and --beam must be 1 or more"),
         (["generate", taught / "run", "--prompt", "a"], "this run translates; use regard translate"),
         (["score", taught / "run", "--text", taught / "en.txt"], "this run translates"),
         (
@@ -426,3 +426,84 @@ def test_medium_translators_are_larger():
         _, _, config, training = split_options(family, kind.medium, *option_kinds(kind))
         assert kind(11, config, 7).sizes() > kind(11, kind.Config(), 7).sizes()
         assert training.label_smoothing == 0.1
+
+
+def test_edits_on_edits_are_both_made(taught: Path):
+    """A model under edits can be edited again, also at the same site: the inner edit comes first."""
+    first = '{"do": "set", "site": "attention", "rows": [2], "columns": [0], "value": 1.0}'
+    second = '{"do": "set", "site": "attention", "rows": [1], "columns": [4], "value": 1.0}'
+    both = regard.edited(taught / "run", f"[{first}, {second}]")
+    nested = regard.edited(regard.edited(taught / "run", first), second)
+    weights = [regard.look(run, "I love you a lot", target="Te amo mucho").weights["attention"] for run in (both, nested)]
+    torch.testing.assert_close(weights[0], weights[1], rtol=0, atol=0)
+    assert weights[1][0, 1, 4] == weights[1][0, 2, 0] == 1
+
+
+def test_a_look_under_edits_is_at_the_same_words(taught: Path, capsys):
+    edit = '{"do": "set", "site": "attention", "rows": [0], "columns": [4], "value": 1.0}'  # another sentence is said
+    assert main(["look", str(taught / "run"), "--text", "I love you a lot", "--edit", edit]) == 0
+    told = capsys.readouterr().out
+    assert "past the text's last" not in told  # the fourth column is "lot"
+    edited = regard.look(regard.edited(taught / "run", edit), "I love you a lot")
+    before = regard.look(taught / "run", "I love you a lot", target=edited.ids)
+    assert before.tokens == edited.tokens
+    assert f"({edited.surprisal[0] - before.surprisal[0]:+.2f})" in told
+
+
+def test_a_translator_looks_at_itself_too(taught: Path):
+    source = regard.look(taught / "back", "Te amo mucho", target="I love you a lot", sites=["source.layer0.attention"])
+    assert (source.tokens, source.columns) == (["Te", "amo", "mucho", "</s>"], None)
+    assert source.weights["source.layer0.attention"].shape[1:] == (4, 4)
+    target = regard.look(taught / "back", "Te amo mucho", target="I love you a lot", sites=["layer1.attention"])
+    assert target.tokens == ["<s>", "I", "love", "you", "a", "lot"]
+    assert float(target.weights["layer1.attention"][:, 0, 0].min()) == 1  # the first sees itself alone
+    with pytest.raises(UserError, match="do not look at the same words"):
+        regard.look(taught / "back", "Te amo mucho", sites=["layer1.attention", "layer1.cross"])
+    long = "Te " * 200
+    for text, said, words in ((long, "I", "the text has 201 tokens"), ("Te amo", "I " * 200, "the target has 201 tokens")):
+        with pytest.raises(UserError, match=words):
+            regard.look(taught / "back", text, target=said)
+
+
+def test_what_did_not_end_has_no_end(taught: Path):
+    model = make(RecurrentTranslator, width=6)
+    never = 99  # an end that is never said
+    for one in beam_search(model, model.read(SOURCES), never, beam=2, longest_B=torch.full((3,), 4))[0]:
+        assert (one.ended, len(one.ids)) == (False, 4)
+
+
+def test_validation_pairs_may_be_the_training_pairs(taught: Path, capsys):
+    assert main(["evaluate", str(taught / "run"), "--json"]) == 0  # it was trained so
+    assert json.loads(capsys.readouterr().out)["sentences"] == 60
+
+
+def test_pairs_exactly_as_long_as_the_limit_fit():
+    _, source, target, _ = some_pairs()
+    three = parallel.Parallel((), ["I love", "I love you"], ["Te amo", "Te amo mucho"])
+    encoded, kept = encode_pairs(three, source, target, 3)
+    assert (kept.targets, encoded.too_long) == (["Te amo"], 1)  # with its end it has three tokens
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["I", "--what-if", "0-0\n1-1"], "--what-if has 2 lines"),
+        (["I", "--what-if", "\u00b2-0"], "is not a link"),
+        (["I", "--length-penalty", "nan"], "--length-penalty lies between"),
+        (["I", "--beam", "0"], "--count and --beam must be 1 or more"),
+        (["I love\nyou"], "has a line end in it"),
+        (["--out", "x.svg"], "--out draws one sentence"),
+    ],
+)
+def test_what_cannot_be_translated_is_told(taught: Path, tmp_path: Path, monkeypatch, capsys, arguments, words):
+    monkeypatch.chdir(tmp_path)
+    assert main(["translate", str(taught / "run"), *arguments]) == 2
+    told = capsys.readouterr()
+    assert told.out == ""
+    assert words in told.err
+
+
+def test_a_file_keeps_its_lines(taught: Path, tmp_path: Path, capsys):
+    (tmp_path / "en").write_bytes(b"I love you a lot\r\n\r\nWe spoke well\r\n\n\n")
+    assert main(["translate", str(taught / "run"), "--file", str(tmp_path / "en")]) == 0
+    assert capsys.readouterr().out == "Te amo mucho\n\nHablamos bien\n\n\n"

@@ -76,9 +76,13 @@ def main(arguments: list[str]) -> None:
         run, pairs, by=options.by, way=options.way, mask_sinks=not options.sinks, reverse=options.reverse, symmetry=options.symmetry
     )
     if options.out is not None:
-        if not 1 <= options.line <= len(found.pairs):
-            raise UserError(f"there is no --line {options.line}: they go from 1 to {len(found.pairs)}")
-        write_record(found.record(options.line - 1), options.out, f"{options.run or options.by} · pair {options.line}")
+        lines = _lines(found.pairs, found.links)
+        if not 1 <= options.line <= len(lines):
+            raise UserError(f"there is no --line {options.line}: they go from 1 to {len(lines)}")
+        number = found.pairs.line(options.line - 1)
+        if number is None:
+            raise UserError(f"--line {options.line} is empty on a side, or too long for the model: it was left out")
+        write_record(found.record(number), options.out, f"{options.run or options.by} · pair {options.line}")
     _tell(found, options.json)
 
 
@@ -100,7 +104,7 @@ def _lines(pairs: Parallel, links: list[Links]) -> list[Links]:
     """A line for every pair of the text: those that were left out have no links."""
     if pairs.places is None or not pairs.files:
         return links
-    lines = [frozenset[tuple[int, int]]()] * max(pairs.places[-1] + 1, len(pairs) + pairs.empty)
+    lines = [frozenset[tuple[int, int]]()] * pairs.lines
     for place, one in zip(pairs.places, links, strict=True):
         lines[place] = one
     return lines

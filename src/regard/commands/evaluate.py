@@ -72,7 +72,7 @@ def main(arguments: list[str]) -> None:
 
 
 def _evaluate_translator(options: Evaluate, run: Run) -> None:
-    if options.text or options.mix or options.cache or options.stride:
+    if options.text or options.mix or options.cache or options.stride or options.valid:
         raise UserError("a translator is measured on --source and --target, or --pairs")
     pairs = read_pairs(options.source, options.target, options.pairs)
     result = evaluate_translations(run, pairs, beam=options.beam).to_json()

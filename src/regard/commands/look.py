@@ -14,6 +14,7 @@ from regard.inside.editing import Edited, EditedTranslator
 from regard.inside.pictures import shade
 from regard.inside.record import Record
 from regard.inside.showing import Form, check_ending, write_record
+from regard.models.translation import Translator
 from regard.runs.folder import load
 from regard.runs.looking import edited, look, save_edits
 
@@ -63,8 +64,7 @@ def main(arguments: list[str]) -> None:
         if options.edit is None:
             raise UserError("--save-edit goes with --edit, which says what to change")
         save_edits(run, options.edit, options.save_edit)
-    before = look(run, options.text, target=options.target, words=options.words) if options.edit is not None else None
-    name = run.model.family
+    name, plain = run.model.family, run
     if options.edit is not None:
         run = edited(run, options.edit)
     found = look(
@@ -76,13 +76,17 @@ def main(arguments: list[str]) -> None:
     if options.json:
         print_json(found.to_json())
         return
-    late = (
-        [] if not isinstance(run.model, Edited | EditedTranslator) else [place for place in run.model.places if place >= len(found.tokens)]
-    )
-    if late:
-        print(f"the edits name positions {late}, past the text's last, {len(found.tokens) - 1}: they change nothing here")
+    if isinstance(run.model, Edited | EditedTranslator) and not options.words:
+        last = max(len(found.tokens), len(found.columns or ())) - 1  # a translator's columns are the source's positions
+        late = [place for place in run.model.places if place > last]
+        if late:
+            print(f"the edits name positions {late}, past the text's last, {last}: they change nothing here")
     for note in found.notes:
         print(note)
+    before = None
+    if options.edit is not None:  # the same words without the edits: a translator is made to say them
+        said = found.ids if isinstance(plain.model, Translator) else None
+        before = look(plain, options.text, sites=options.sites, rows=options.rows, target=said, words=options.words)
     _print_tokens(found, before)
     _print_words(found)
     _print_maps(found)

@@ -10,14 +10,15 @@ import tyro
 from regard.commands.parsing import EditFile, RunPath, parse
 from regard.commands.printing import print_json
 from regard.errors import UserError
-from regard.inside.alignment import parse_links
+from regard.inside.alignment import parse_line
 from regard.inside.pictures import heat_map
 from regard.inside.showing import PICTURES, check_ending, write_picture
 from regard.probabilities.translating import Translation
 from regard.runs.folder import Run
 from regard.runs.looking import under
 from regard.runs.translations import translate, what_if
-from regard.text.files import decode, read_file
+from regard.text.files import decode
+from regard.text.parallel import read_lines
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,15 +62,17 @@ def main(arguments: list[str]) -> None:
         "temperature": options.temperature, "seed": options.seed,
     }  # fmt: skip
     if not options.text and options.file is None and not options.json and options.what_if is None:
+        if options.out is not None:
+            raise UserError("--out draws one sentence: give it, or --file")
         for number, data in enumerate(sys.stdin.buffer, 1):  # a filter: what comes in goes out before the next is read
-            line = decode(data, f"standard input, line {number}")
-            said = translate(run, line.rstrip("\r\n"), **how)[0] if line.strip() else []
-            print("\n".join(one.text for one in said), flush=True)
+            line = decode(data, f"standard input, line {number}").rstrip("\r\n")
+            _print(translate(run, line, **how)[0] if line.strip() else [], options.count)
+            _warn(run, [line])
         return
     if options.what_if is not None:
         _what_if(run, options)
         return
-    lines = list(options.text) or (read_file(options.file or "-").text.rstrip("\n").split("\n"))
+    lines = list(options.text) or read_lines(options.file or "-")
     filled = [line for line in lines if line.strip()]
     if (options.text and len(filled) < len(lines)) or not filled:
         raise UserError("a sentence is empty: there is nothing to translate")
@@ -89,19 +92,23 @@ def main(arguments: list[str]) -> None:
         )
         return
     for said in found:
-        if not said:
-            print()
-        for one in said:
-            print(one.text if options.count == 1 else f"{one.score:8.3f}  {one.text}")
+        _print(said, options.count)
+
+
+def _print(said: list[Translation], count: int) -> None:
+    if not said:  # an empty line stays one
+        print(flush=True)
+    for one in said:
+        print(one.text if count == 1 else f"{one.score:8.3f}  {one.text}", flush=True)
 
 
 def _what_if(run: Run, options: Translate) -> None:
     if len(options.text) != 1 or options.count != 1 or options.temperature is not None:
         raise UserError("--what-if moves one link of one sentence: give one, without --count and --temperature")
-    ((sure, possible),) = parse_links(options.what_if or "", "--what-if") or [(frozenset(), frozenset())]
+    sure, possible = parse_line(options.what_if or "", "--what-if")
     if len(sure) != 1 or possible:
         raise UserError("--what-if is one link: i-j, source word i and target word j, from 0")
-    before, after = what_if(run, options.text[0], next(iter(sure)), beam=options.beam)
+    before, after = what_if(run, options.text[0], next(iter(sure)), beam=options.beam, penalty=options.length_penalty)
     if options.out is not None:
         _draw(after, options.out)
         print(f"{options.out} shows it.", file=sys.stderr)
@@ -118,7 +125,7 @@ def _warn(run: Run, lines: list[str]) -> None:
     ids = [token for line in lines for token in run.source.prompt(line)]
     unknown = sum(token == run.source.unknown for token in ids)
     if unknown:
-        print(f"{unknown} of {len(ids)} words were never seen and are read as <unk>", file=sys.stderr)
+        print(f"{unknown} of {len(ids)} tokens were never seen and are read as <unk>", file=sys.stderr)
 
 
 def _data(one: Translation) -> dict[str, object]:

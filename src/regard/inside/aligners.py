@@ -185,9 +185,10 @@ class CountedAligner:
         links = [set[tuple[int, int]]() for _ in sources]
         for batch in self._batches(sources, targets):
             posterior_PJN = self._order.posterior(self._chance_C[batch.cell_PJN], batch.real_PJ)
-            best_PJ = posterior_PJN.argmax(2)
-            for p, j in zip(*np.nonzero(batch.real_PJ & (best_PJ != NOTHING)), strict=True):
-                links[batch.numbers_P[p]].add((int(best_PJ[p, j]) - 1, int(j)))
+            best_PJ = posterior_PJN[:, :, 1:].argmax(2)
+            likelier_PJ = posterior_PJN[:, :, 1:].max(2) >= posterior_PJN[:, :, NOTHING] * (1 - 1e-9)  # a word goes before none
+            for p, j in zip(*np.nonzero(batch.real_PJ & likelier_PJ), strict=True):
+                links[batch.numbers_P[p]].add((int(best_PJ[p, j]), int(j)))
         return [frozenset(one) for one in links]
 
 

@@ -10,7 +10,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
-import torch
 from torch import Tensor
 
 from regard.errors import UserError
@@ -21,23 +20,20 @@ from regard.text.parallel import Links, words
 Symmetry = Literal["intersection", "union", "grow-diag", "grow-diag-final"]
 
 
-def from_weights(weights_JI: Tensor) -> Links:
-    """Each target word with the source word it looks at most; a row that looks at nothing has none."""
+def from_weights(weights_JI: Tensor, words: int) -> Links:
+    """Each target word with the source word it looks at most; none where it looks at nothing, or most at a sink behind the words."""
     best_J = weights_JI.max(1)
-    return frozenset((int(i), j) for j, (weight, i) in enumerate(zip(*best_J, strict=True)) if float(weight) > 0)
+    found = enumerate(zip(best_J.values.tolist(), best_J.indices.tolist(), strict=True))
+    return frozenset((i, j) for j, (weight, i) in found if weight > 0 and i < words)
 
 
-def to_words(
-    weights_TS: Tensor, source: Sequence[Sequence[int]], target: Sequence[Sequence[int]], shifted: bool = True, sinks: Sequence[int] = ()
-) -> Tensor:
-    """(J, I): rows of a target word's parts averaged, columns of a source word's parts added; sinks, such as the end, are hidden.
+def to_words(weights_TS: Tensor, source: Sequence[Sequence[int]], target: Sequence[Sequence[int]], shifted: bool = True) -> Tensor:
+    """(J, I): rows of a target word's parts averaged, columns of a source word's parts added; what is in no group is left out.
 
     `weights` has the row of the state that says each token. Naively a word takes the row after it, the state that has read it.
     """
-    hidden_S = torch.zeros(weights_TS.shape[1], dtype=torch.bool)
-    hidden_S[list(sinks)] = True
     rows = target if shifted else [[min(t + 1, len(weights_TS) - 1) for t in word] for word in target]
-    return merged(weights_TS.masked_fill(hidden_S, 0.0), rows, source)
+    return merged(weights_TS, rows, source)
 
 
 @dataclass(frozen=True)
@@ -101,7 +97,7 @@ def parse_links(text: str, name: str, index: int = 0) -> list[tuple[Links, Links
         for word in line.split():
             mark = next((mark for mark in "-p?" if mark in word), None)
             parts = word.split(mark) if mark else []
-            if len(parts) != 2 or not all(part.isdigit() for part in parts):
+            if len(parts) != 2 or not all(part.isascii() and part.isdigit() for part in parts):
                 raise UserError(f"{name}: line {number}: {word!r} is not a link; write i-j (sure), ipj or i?j (possible)")
             link = (int(parts[0]) - index, int(parts[1]) - index)
             if min(link) < 0:
@@ -109,6 +105,14 @@ def parse_links(text: str, name: str, index: int = 0) -> list[tuple[Links, Links
             (sure if mark == "-" else possible).add(link)
         found.append((frozenset(sure), frozenset(possible)))
     return found
+
+
+def parse_line(line: str, name: str) -> tuple[Links, Links]:
+    """(sure, possible) of one sentence."""
+    found = parse_links(line, name) or [(frozenset(), frozenset())]
+    if len(found) > 1:
+        raise UserError(f"{name} has {len(found)} lines: give the links of one sentence")
+    return found[0]
 
 
 def check_links(links: Links, source: str, target: str, where: str, index: int = 0) -> None:
@@ -120,7 +124,9 @@ def check_links(links: Links, source: str, target: str, where: str, index: int =
 
 def framed(record: Record, gold: str, source: str, target: str) -> Record:
     """A record of a translation by words, with the right links in it."""
-    ((sure, possible),) = parse_links(gold or "\n", "--gold")[:1]
+    if record.columns is None:
+        raise UserError("--gold is for what looks from the target at the source")
+    sure, possible = parse_line(gold, "--gold")
     check_links(sure | possible, source, target, "--gold")
     return replace(record, right=frozenset((j, i) for i, j in sure))
 

@@ -39,8 +39,7 @@ def heat_map(
     marks += [_text(left - 4, top + (q + 0.5) * size, rows[q], "end", longest=WIDER) for q in range(0, queries, _every(size))]
     marks += [_text(left + (k + 0.5) * size, top - 4, columns[k], "start", turned=True) for k in range(0, keys, _every(size))]
     for q, k in sorted(right):
-        place = f'x="{left + k * size + 1.5:.1f}" y="{top + q * size + 1.5:.1f}" width="{size - 3:.1f}" height="{size - 3:.1f}"'
-        marks.append(f'<rect {place} fill="none" stroke="{ACCENT}" stroke-width="2"/>')
+        marks.append(_frame(left + k * size, top + q * size, size, size))
     if title:
         marks.append(_title(title))
     return _svg(max(left + keys * size + 8, _wide(title)), top + queries * size + 8, marks)
@@ -73,8 +72,21 @@ def arcs(
     return _svg(max(left + reach + _label_width(columns), _wide(title)), top + max(len(rows), len(columns)) * step, marks)
 
 
-def mosaic(maps_SHQK: Sequence[np.ndarray], names: Sequence[str], title: str = "", heads: Sequence[int] | None = None) -> str:
-    """Sites down, heads across: one small map each."""
+def _frame(x: float, y: float, width: float, height: float) -> str:
+    """Around what is right."""
+    inset, line = min(1.5, width / 8, height / 8), min(2.0, width / 6, height / 6)
+    place = f'x="{x + inset:.2f}" y="{y + inset:.2f}" width="{width - 2 * inset:.2f}" height="{height - 2 * inset:.2f}"'
+    return f'<rect {place} fill="none" stroke="{ACCENT}" stroke-width="{line:.3g}"/>'
+
+
+def mosaic(
+    maps_SHQK: Sequence[np.ndarray],
+    names: Sequence[str],
+    title: str = "",
+    heads: Sequence[int] | None = None,
+    right: Collection[tuple[int, int]] = (),
+) -> str:
+    """Sites down, heads across: one small map each. What is right is framed."""
     side, gap = 96, 8
     legible = [[_legible(weights_QK, title) for weights_QK in maps_HQK] for maps_HQK in maps_SHQK]
     title = legible[0][0][1]
@@ -91,6 +103,8 @@ def mosaic(maps_SHQK: Sequence[np.ndarray], names: Sequence[str], title: str = "
         for h, (weights_QK, _) in enumerate(maps):
             x = left + h * (side + gap)
             marks.append(_image(weights_QK, x, y, side, side))
+            width, height = side / weights_QK.shape[1], side / weights_QK.shape[0]
+            marks += [_frame(x + k * width, y + q * height, width, height) for q, k in sorted(right)]
             marks.append(f'<rect x="{x:.1f}" y="{y:.1f}" width="{side}" height="{side}" fill="none" stroke="#bbb"/>')
     return _svg(max(left + widest * (side + gap), _wide(title)), top + len(maps_SHQK) * (side + gap), marks)
 

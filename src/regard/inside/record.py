@@ -34,6 +34,7 @@ class Record:
     chains: list[list[Link]] | None = None  # where n-grams were matched: each token's back-off chain
     columns: list[str] | None = None  # what maps' columns are, where it is not the text itself: a translation's source
     right: frozenset[tuple[int, int]] | None = None  # (row, column): where a word should look, where it is known
+    ids: list[int] | None = None  # of what was read, or said by a translator: the tokens' numbers
     notes: list[str] = field(default_factory=list)
     seen: dict[str, Weights] = field(default_factory=dict, repr=False, compare=False)  # any row of any map, worked out when asked for
 
@@ -111,6 +112,8 @@ def finite(tensor: Tensor) -> Any:
 def checked(asked: Sequence[int] | None, size: int, what: str, first: int = 0) -> list[int]:
     """Numbers from 0, or from the end where they are below 0."""
     numbers = range(first, size) if asked is None else asked
+    if not len(numbers):
+        raise UserError(f"no {what} is named: they go from {first} to {size - 1}")
     for number in numbers:
         if not -size <= number < size or number % size < first:
             why = f" (the window of the context that ends with the last row asked for begins at {first})" if first else ""

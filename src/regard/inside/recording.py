@@ -6,6 +6,7 @@ Shape legend: T positions, V vocabulary, H heads, Q rows asked for, K positions 
 """
 
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -17,7 +18,7 @@ from regard.models.ngram import Link, Ngram
 from regard.models.predictions import CopyPrediction
 from regard.models.translation import Translator
 from regard.parts.look import Look
-from regard.probabilities.translating import translate_lines
+from regard.probabilities.translating import translate
 from regard.tokens.contract import Tokenizer
 
 WEIGHED = ("*attention", "copy", "cache")  # the sites whose rows are weights over what was read
@@ -52,17 +53,18 @@ def record(
     for site, found in look.seen.items():
         if callable(found):
             seen[site] = found
-            found_HQK = found(torch.tensor(chosen, device=model.device) - first)[0].cpu()
-            weights[site] = found_HQK if heads is None else found_HQK[checked(heads, len(found_HQK), "head")]
+            weights[site] = found(torch.tensor(chosen, device=model.device) - first)[0].cpu()
         else:
             values[site] = found[0].cpu()
+    weights, kept = _of_heads(weights, heads)
     copying = isinstance(prediction, CopyPrediction)
     return Record(
+        ids=ids,
         tokens=[tokenizer.name(i) for i in ids],
         surprisal=surprisal,
         likeliest=likeliest,
         rows=chosen,
-        heads=None if heads is None else list(heads),
+        heads=kept,
         first=first,
         last=last,
         weights=weights,
@@ -77,38 +79,77 @@ def record(
 
 @torch.inference_mode()
 def record_translation(
-    model: Translator, source: Tokenizer, tokenizer: Tokenizer, text: str, said: str | None = None, sites: Sequence[str] = (),
-    rows: Sequence[int] | None = None, heads: Sequence[int] | None = None, top: int = 5,
+    model: Translator, source: Tokenizer, tokenizer: Tokenizer, text: str, said: str | Sequence[int] | None = None,
+    sites: Sequence[str] = (), rows: Sequence[int] | None = None, heads: Sequence[int] | None = None, top: int = 5,
 ) -> Record:  # fmt: skip
-    """The same of a translator: what it says (or is made to say), and where it looks in the source when it says each token."""
-    if not text.strip():
-        raise UserError("there is nothing to look at: give some text")
-    if said is None:
-        said = translate_lines(model, source, tokenizer, [text])[0]
-    read_ids, ids = [*source.prompt(text), source.end], [*tokenizer.prompt(said), tokenizer.end]
+    """The same of a translator: what it says (or is made to say: a text, or its tokens), and where it looks when it says each token.
+
+    Rows are what was said and columns the source, but for maps of one side looking at itself.
+    """
+    read_ids, ids = _both_sides(model, source, tokenizer, text, said)
     look = Look(sites or model.crossing)
     look.check(model.sites())
     state = model.read(torch.tensor([read_ids], device=model.device), look)
     prediction, _ = model(torch.tensor([[tokenizer.start, *ids[:-1]]], device=model.device), state, look)
+    found = {site: one for site, one in look.seen.items() if callable(one)}
+    side = _side(model, list(found))
     surprisal, likeliest = list[float | None]([None]), list[list[tuple[str, float]]]()
     _tell(prediction, 0, len(ids), [tokenizer.start, *ids], tokenizer, top, surprisal, likeliest)
-    chosen = checked(rows, len(ids), "row")
-    found = {site: one for site, one in look.seen.items() if callable(one)}
-    weights = {site: one(torch.tensor(chosen, device=model.device))[0].cpu() for site, one in found.items()}
+    names = {"source": [source.name(token) for token in read_ids], "said": [tokenizer.name(token) for token in ids]}
+    if side == "source":
+        told: dict[str, Any] = {"tokens": names["source"], "surprisal": [None] * len(read_ids), "likeliest": [[] for _ in read_ids]}
+    elif side == "target":  # what it has read so far, and predicts from there
+        told = {"tokens": ["<s>", *names["said"][:-1]], "surprisal": surprisal[:-1], "likeliest": likeliest}
+    else:
+        told = {"tokens": names["said"], "surprisal": surprisal[1:], "likeliest": likeliest, "columns": names["source"]}
+    chosen = checked(rows, len(told["tokens"]), "row")
+    weights, kept = _of_heads({site: one(torch.tensor(chosen, device=model.device))[0].cpu() for site, one in found.items()}, heads)
     unknown = sum(token == source.unknown for token in read_ids)
     return Record(
-        tokens=[tokenizer.name(token) for token in ids],
-        surprisal=surprisal[1:],
-        likeliest=likeliest,
+        **told,
+        ids=ids,
         rows=chosen,
-        heads=None if heads is None else list(heads),
-        last=len(ids),
-        weights=weights if heads is None else {site: one[checked(heads, len(one), "head")] for site, one in weights.items()},
+        heads=kept,
+        last=len(told["tokens"]),
+        weights=weights,
         values={site: one[0].cpu() for site, one in look.seen.items() if not callable(one)},
-        columns=[source.name(token) for token in read_ids],
         notes=[f"{unknown} of the source's tokens are not in its vocabulary and were read as <unk>"] if unknown else [],
         seen=found,
     )
+
+
+def _of_heads(weights: dict[str, Tensor], heads: Sequence[int] | None) -> tuple[dict[str, Tensor], list[int] | None]:
+    """The maps of the heads asked for, and which they are."""
+    if heads is None or not weights:
+        return weights, None
+    kept = checked(heads, min(map(len, weights.values())), "head")
+    return {site: one[kept] for site, one in weights.items()}, kept
+
+
+def _both_sides(
+    model: Translator, source: Tokenizer, tokenizer: Tokenizer, text: str, said: str | Sequence[int] | None
+) -> tuple[list[int], list[int]]:
+    """The tokens of a source and of what is said of it, their ends included."""
+    if not text.strip():
+        raise UserError("there is nothing to look at: give some text")
+    if said is None:
+        ((best,),) = translate(model, source, tokenizer, [text], attention=False)
+        said = best.ids
+    ids = [*tokenizer.prompt(said), tokenizer.end] if isinstance(said, str) else list(said)
+    read_ids = [*source.prompt(text), source.end]
+    for what, length, limit in (("text", len(read_ids), model.source_limit), ("target", len(ids), model.context)):
+        if limit is not None and length > limit:
+            raise UserError(f"the {what} has {length} tokens, the end counted, and the model reads {limit}: shorten it")
+    return read_ids, ids
+
+
+def _side(model: Translator, sites: list[str]) -> str:
+    """What looks in these maps: the target at the source (crossing), or one of both at itself."""
+    crossing = {name for site in model.crossing for name in (site, f"{site}.scores")}
+    sides = {"crossing" if site in crossing else "source" if site.startswith("source.") else "target" for site in sites}
+    if len(sides) > 1:
+        raise UserError(f"{', '.join(sites)} do not look at the same words: ask for one side's at a time")
+    return next(iter(sides), "crossing")
 
 
 def _ids(tokenizer: Tokenizer, text: str) -> tuple[list[int], list[str]]:

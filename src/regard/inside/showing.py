@@ -51,7 +51,7 @@ def picture(record: Record, form: Form = "auto") -> str:
     if form == "mosaic":
         text = " ".join(record.tokens[record.first : record.last])
         title = f"{text[:77]}..." if len(text) > 80 else text
-        return mosaic([weights_HQK.numpy() for weights_HQK in maps.values()], list(maps), title, record.heads)
+        return mosaic([weights_HQK.numpy() for weights_HQK in maps.values()], list(maps), title, record.heads, record.right or ())
     site, weights_HQK = next(iter(maps.items()))
     rows = [record.tokens[row] for row in record.rows]
     columns = [*record.column_names(), "(vocabulary)"][: weights_HQK.shape[2]]

@@ -12,6 +12,10 @@ from torch import Tensor
 
 from regard.errors import UserError
 from regard.inside.record import Record
+from regard.tokens.contract import Tokenizer
+
+MARKS = ("<s>", "</s>", "<pad>")
+BLANKS = " \t\n\r\v\f"  # a no-break space does not part words
 
 
 def by_words(record: Record) -> Record:
@@ -34,7 +38,7 @@ def by_words(record: Record) -> Record:
         tokens=_joined(record.tokens, groups),
         columns=None if record.columns is None else _joined(record.columns, looked_at),
         surprisal=[_total([record.surprisal[place] for place in group]) for group in groups],
-        likeliest=[record.likeliest[group[-1]] for group in groups],
+        likeliest=[record.likeliest[group[-1 if record.columns is None else 0]] for group in groups],  # after it, or instead of it
         rows=list(range(len(groups))),
         first=0,
         last=len(groups),
@@ -55,19 +59,34 @@ def word_groups(tokens: list[str], kind: str = "bpe") -> list[range]:
     return [range(first, last) for first, last in pairwise([*word_starts(tokens), len(tokens)])]
 
 
+def line_groups(line: str, tokenizer: Tokenizer) -> list[range]:
+    """Which tokens each word of a line is made of."""
+    names = list(line) if tokenizer.kind == "char" else [tokenizer.name(token) for token in tokenizer.prompt(line)]
+    return word_groups(names, tokenizer.kind)
+
+
 def _joined(tokens: list[str], groups: list[range]) -> list[str]:
     return ["".join(tokens[place] for place in group).strip() or tokens[group[0]] for group in groups]
 
 
 def word_starts(tokens: list[str]) -> list[int]:
-    """Where words begin: at a blank before them, behind one that ends a token or a line, at a mark like <s>, and after one."""
-    marks, blanks = {"<s>", "</s>", "<pad>", "<unk>"}, set(" \t\n\r\v\f")  # a no-break space does not part words
+    """Where words begin: with the blanks before them. Marks like <s>, and line ends, stand alone; blanks behind the last word are its own.
 
-    def begins(before: str, token: str) -> bool:
-        ended = before[-1:] in blanks and before != " "  # a blank alone belongs to the word behind it
-        return token in marks or before in marks or token[:1] in blanks or ended
-
-    return [place for place, token in enumerate(tokens) if place == 0 or begins(tokens[place - 1], token)]
+    So a line has as many words as `parallel.words` counts.
+    """
+    starts, blanks, parted = list[int](), None, True  # where a run of blanks began; whether the next letter begins a word
+    for place, token in enumerate(tokens):
+        blank = not token.strip(BLANKS)
+        if token in MARKS or (blank and "\n" in token):
+            starts.append(place)
+            blanks, parted = None, True
+        elif blank:
+            blanks = place if blanks is None else blanks
+        else:
+            if parted or blanks is not None or token[0] in BLANKS:
+                starts.append(place if blanks is None else blanks)
+            blanks, parted = None, token[-1] in BLANKS
+    return [0, *starts[1:]]
 
 
 def merged(weights_HQK: Tensor, rows: Sequence[Sequence[int]], columns: Sequence[Sequence[int]]) -> Tensor:

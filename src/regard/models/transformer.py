@@ -5,6 +5,7 @@ Its smallest member has no parameters but the embeddings: y_i = sum_j softmax_j(
 Shape legend: B rows, T positions, S slots remembered, D width.
 """
 
+import math
 from dataclasses import dataclass
 from typing import Any, ClassVar, final
 
@@ -47,11 +48,23 @@ class Transformer(LanguageModel):
         self.trunk = Trunk(config)
         embedding_width = self.trunk.embedding_width
         self.embedding = nn.Embedding(vocabulary_size + 2, embedding_width)
-        nn.init.normal_(self.embedding.weight, std=0.02)
+        self._begin(config)
         narrow = config.tied and embedding_width != config.width  # appended positions are not read out
         self.narrow = nn.Linear(config.width, embedding_width) if narrow else nn.Identity()
         self.readout = Readout(vocabulary_size, embedding_width if narrow else config.width, config.tied, config.readout_bias)
         self.pointer = Pointer(config.copy, config.width, config.context) if config.copy != "none" else None
+
+    def _begin(self, config: Config) -> None:
+        """Words must weigh in the stream what blocks add to it, or no layer learns to look a word up (docs/benchmarks.md, puzzles); the
+        last norm makes up for it, so that the first predictions are near uniform all the same."""
+        norm, small, std = self.trunk.final_norm, 0.02, 2 / math.sqrt(config.width)
+        if isinstance(norm, nn.Identity):
+            nn.init.normal_(self.embedding.weight, std=small)
+            return
+        nn.init.normal_(self.embedding.weight, std=std)
+        if config.tied:
+            assert isinstance(norm, nn.LayerNorm | nn.RMSNorm)
+            nn.init.constant_(norm.weight, small / std)
 
     def sites(self) -> dict[str, str]:
         return self.trunk.sites() | {"features": "(B, T, D)"} | (weight_sites("copy", "(B, 1, T, S)") if self.pointer else {})

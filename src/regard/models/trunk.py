@@ -46,9 +46,9 @@ class TrunkConfig:
     activation: ActivationName | None = None
     """Inside feed-forward layers (gelu; relu with --norm post)."""
     query_key_norm: bool = False
-    """Queries and keys have a norm of their own, so that scores cannot grow without bound."""
+    """Queries and keys of self-attention have a norm of their own, so that scores cannot grow without bound."""
     key_value_heads: int | None = None
-    """Keys and values have so many heads, each shared by a group of query heads (as many as --heads): a smaller cache."""
+    """Keys and values of self-attention have so many heads, each shared by a group of query heads: a smaller cache (as many as --heads)."""
     projections: Literal["learned", "none"] = "learned"
     """Queries, keys and values are learned maps of the inputs, or the inputs themselves and nothing else is learned."""
     dropout: float = 0.0

@@ -48,8 +48,9 @@ class Look:
                 raise UserError(f"no site matches {name!r}; there are: {there}")
 
     def also(self, changes: Mapping[str, Change]) -> "Look":
-        """The same look, what it sees included, with more changes."""
-        other = Look(self._patterns, {**self._changes, **changes})
+        """The same look, what it sees included, with more changes; those of a model inside another come first."""
+        both = {site: _first(changes[site], self._changes[site]) for site in changes.keys() & self._changes.keys()}
+        other = Look(self._patterns, {**self._changes, **changes, **both})
         other.seen = self.seen
         return other
 
@@ -83,6 +84,10 @@ class Look:
 
     def watches(self, site: str) -> bool:
         return self._matches(site) is not None
+
+
+def _first(one: Change, then: Change) -> Change:
+    return lambda tensor, place: then(one(tensor, place), place)
 
 
 def at_site(look: Look | None, site: str, tensor: Tensor) -> Tensor:

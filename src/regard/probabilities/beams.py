@@ -17,6 +17,7 @@ class Hypothesis:
     ids: list[int]  # without the end
     log_prob: float
     score: float  # log P / length ** penalty, the end counted
+    ended: bool = True  # or there was no more room
 
 
 @torch.inference_mode()
@@ -63,7 +64,7 @@ def beam_search(
         for place in out_of_room.nonzero().squeeze(1).tolist():  # what has not ended in time is taken as it is
             for hypothesis, value in zip(written_BKT[place].tolist(), score_BK[place].tolist(), strict=True):
                 if value > -torch.inf and len(finished[int(alive[place])]) < beam:
-                    finished[int(alive[place])].append(Hypothesis(hypothesis, value, value / step**penalty))
+                    finished[int(alive[place])].append(Hypothesis(hypothesis, value, value / step**penalty, ended=False))
         kept = (~done).nonzero().squeeze(1)
         if not len(kept):
             break

@@ -27,8 +27,8 @@ class Translation:
     text: str  # a word that is not in the vocabulary is the source word it looked at most
     log_prob: float
     score: float  # what hypotheses are ranked by
-    ids: list[int]  # without the end
-    tokens: list[str]  # the same by name, the end included
+    ids: list[int]  # the end included, unless there was no more room for it
+    tokens: list[str]  # the same by name
     source_tokens: list[str]
     attention: dict[str, Tensor] = field(repr=False)  # a site: (H, T, S): row t is where the model looked when it said token t
 
@@ -39,10 +39,12 @@ def translate(
 ) -> Iterator[list[Translation]]:  # fmt: skip
     """The `count` best translations of each line, in the order of the lines; a search begins with what was `said`."""
     model, source = _translator(model, source)
-    if count < 1:
-        raise UserError("--count must be 1 or more")
+    if count < 1 or beam < 1:
+        raise UserError("--count and --beam must be 1 or more")
     if count > beam:
         raise UserError(f"there are {beam} hypotheses with --beam {beam}: ask for no more than that")
+    if not lines:
+        return
     encoded = encode_lines(source, list(lines))
     _check(model, encoded, lines)
     length_B = encoded.ends_D - encoded.starts_D
@@ -62,10 +64,11 @@ def translate(
         for row, place in enumerate(places_B.tolist()):
             names = [source.name(token) for token in encoded.ids_N[encoded.starts_D[place] : encoded.ends_D[place]].tolist()]
             for number, one in enumerate(best[row]):
-                tokens = [target.name(token) for token in [*one.ids, target.end]]
+                ids = [*one.ids, target.end] if one.ended else one.ids
                 weights = {site: rows[row][number] for site, rows in maps.items()}
                 text = _text(target, one.ids, words(lines[place]), weights)
-                found[place].append(Translation(text, one.log_prob, one.score, one.ids, tokens, names, weights))
+                tokens = [target.name(token) for token in ids]
+                found[place].append(Translation(text, one.log_prob, one.score, ids, tokens, names, weights))
     yield from found
 
 
@@ -96,12 +99,14 @@ def _translator(model: LanguageModel, source: Tokenizer | None) -> tuple[Transla
 
 
 def _check(model: Translator, encoded: Encoded, lines: Sequence[str]) -> None:
-    for number, length in enumerate((encoded.ends_D - encoded.starts_D).tolist(), 1):
+    for line, length in zip(lines, (encoded.ends_D - encoded.starts_D).tolist(), strict=True):
         if length == 1:
-            raise UserError(f"line {number} is empty: there is nothing to translate")
+            raise UserError("a sentence is empty: there is nothing to translate")
+        if "\n" in line:
+            raise UserError(f"{line[:40]!r} has a line end in it: give one sentence at a time")
         if model.source_limit is not None and length > model.source_limit:
             raise UserError(
-                f"line {number} has {length} tokens, the end counted, and the model reads {model.source_limit}: cut it into sentences"
+                f"{line[:40]!r}... has {length} tokens, the end counted, and the model reads {model.source_limit}: cut it into sentences"
             )
 
 
@@ -122,20 +127,22 @@ def _sampled(
     rows = len(longest_B) * count
     state = state.pick(torch.arange(len(longest_B), device=model.device).repeat_interleave(count))
     token_B = torch.full((rows,), model.start)
-    ids, log_prob, ended = [list[int]() for _ in range(rows)], [0.0] * rows, [False] * rows
+    ids, log_prob = [list[int]() for _ in range(rows)], [0.0] * rows
+    ended, full = [False] * rows, [False] * rows
     for _ in range(int(longest_B.max())):
         prediction, state = model(token_B.unsqueeze(1).to(model.device), state)
         log_probs_BV = prediction.log_probs()[:, 0].cpu()
         token_B = sampling.choose(log_probs_BV, generator)
         for row, token in enumerate(token_B.tolist()):
-            if not ended[row]:
+            if not ended[row] and not full[row]:
                 log_prob[row] += float(log_probs_BV[row, token])
-                ended[row] = token == end or len(ids[row]) + 1 >= int(longest_B[row // count])
+                ended[row] = token == end
                 ids[row] += [] if token == end else [token]
-        if all(ended):
+                full[row] = len(ids[row]) >= int(longest_B[row // count])
+        if all(done or no_room for done, no_room in zip(ended, full, strict=True)):
             break
-    made = [Hypothesis(one, p, p / (len(one) + 1)) for one, p in zip(ids, log_prob, strict=True)]
-    return [made[first : first + count] for first in range(0, rows, count)]
+    made = [Hypothesis(one, p, p / (len(one) + done), done) for one, p, done in zip(ids, log_prob, ended, strict=True)]
+    return [sorted(made[first : first + count], key=lambda one: -one.score) for first in range(0, rows, count)]
 
 
 @torch.inference_mode()
@@ -155,7 +162,7 @@ def _attention(model: Translator, source_BS: Tensor, best: list[list[Hypothesis]
     for site, weights in look.seen.items():
         maps = iter(weights().cpu())
         read_B = (source_BS != model.source_padding).sum(1).tolist()
-        found[site] = [[next(maps)[:, : len(one.ids) + 1, :read] for one in ones] for read, ones in zip(read_B, best, strict=True)]
+        found[site] = [[next(maps)[:, : len(one.ids) + one.ended, :read] for one in ones] for read, ones in zip(read_B, best, strict=True)]
     return found
 
 

@@ -12,14 +12,13 @@ from regard.errors import UserError
 from regard.inside.aligners import CountedName, count_links
 from regard.inside.alignment import Symmetry, agreement, check_links, from_weights, parse_links, symmetrised, to_words
 from regard.inside.record import Record
-from regard.inside.words import word_groups
+from regard.inside.words import line_groups
 from regard.probabilities import translating
 from regard.runs.folder import Run, as_run
 from regard.runs.translations import encoded_pairs, held_out, tokenizers_of, translator_of
 from regard.text import parallel
 from regard.text.files import read_file
 from regard.text.parallel import Links, Parallel, words
-from regard.tokens.contract import Encoded, Tokenizer
 from regard.tokens.pairs import EncodedPairs, in_order_of_length
 
 CHOSEN_ON = 50  # sentences on which the best layer and head are chosen
@@ -59,6 +58,7 @@ class Aligned:
                 map_JI[j, i] = 1
         else:
             map_JI = self.weights[number]
+            source += ["</s>"] * (map_JI.shape[1] - len(source))  # the end, where it may be looked at
         right = None if self.pairs.alignments is None else frozenset((j, i) for i, j in self.pairs.alignments[number])
         size = len(target)
         return Record(
@@ -109,22 +109,24 @@ def _attended(
         raise UserError("this translator has no attention (--score none): there is nothing to align by")
     encoded, pairs = encoded_pairs(run, pairs or held_out(run))
     baseline = _counted(pairs)
-    maps = _forced(run, encoded, way, mask_sinks)
-    (site, head), some = _chosen(maps, pairs.alignments or baseline)
-    links = [from_weights(weights) for weights in maps[site, head]]
+    maps = _forced(run, encoded, pairs, way, mask_sinks)
+    sizes = [len(words(line)) for line in pairs.sources]
+    found = {one: [from_weights(*both) for both in zip(weights, sizes, strict=True)] for one, weights in maps.items()}
+    (site, head), some = _chosen(found, pairs.alignments or baseline)
+    links, chosen_on = found[site, head], some
     if reverse is not None:
         back = _attended(_backwards(reverse, pairs), pairs.turned(), way, mask_sinks, None, symmetry)
         if len(back.pairs) != len(pairs):
             raise UserError(f"{reverse}: reads shorter sentences than {run.folder}; leave the longest pairs out")
-        links = symmetrised(links, back.links, symmetry)
-    chosen_on = some if pairs.alignments is not None and some < len(pairs) else 0
+        links, chosen_on = symmetrised(links, back.links, symmetry), max(some, back.chosen_on)
+    chosen_on = chosen_on if pairs.alignments is not None and chosen_on < len(pairs) else 0
     return Aligned(pairs, links, "attention", baseline, site, head, maps[site, head], chosen_on)
 
 
-def _chosen(maps: Maps, gold: Sequence[Links]) -> tuple[tuple[str, int], int]:
+def _chosen(found: dict[tuple[str, int], list[Links]], gold: Sequence[Links]) -> tuple[tuple[str, int], int]:
     """The layer and head that agree best with the first sentences, and how many those were; none where there is no choice."""
-    some = 0 if len(maps) == 1 else min(CHOSEN_ON, (len(gold) + 1) // 2)
-    return min(maps, key=lambda one: agreement([from_weights(weights) for weights in maps[one][:some]], gold[:some]).aer), some
+    some = 0 if len(found) == 1 else min(CHOSEN_ON, (len(gold) + 1) // 2)
+    return min(found, key=lambda one: agreement(found[one][:some], gold[:some]).aer), some
 
 
 def _backwards(reverse: Run | str | Path, pairs: Parallel) -> Run:
@@ -137,32 +139,27 @@ def _backwards(reverse: Run | str | Path, pairs: Parallel) -> Run:
     return run
 
 
-def _forced(run: Run, encoded: EncodedPairs, way: Way, mask_sinks: bool) -> Maps:
+def _forced(run: Run, encoded: EncodedPairs, pairs: Parallel, way: Way, mask_sinks: bool) -> Maps:
     model, (source_tokenizer, tokenizer) = translator_of(run), tokenizers_of(run)
     found: Maps = {}
     for places_B in in_order_of_length(encoded, 1 << 12):
         for site, weights_BHTS in translating.forced(model, encoded.source, encoded.target, places_B).items():
             for row, place in enumerate(places_B.tolist()):
-                source, target = _words(source_tokenizer, encoded.source, place), _words(tokenizer, encoded.target, place)
+                source, target = line_groups(pairs.sources[place], source_tokenizer), line_groups(pairs.targets[place], tokenizer)
                 end = source[-1].stop
                 cut_HTS = weights_BHTS[row, :, : target[-1].stop + 1, : end + 1]
+                columns = source if mask_sinks else [*source, range(end, end + 1)]
                 for head, weights_TS in enumerate(cut_HTS):
                     kept = found.setdefault((site, head), [torch.empty(0)] * len(encoded))
-                    kept[place] = to_words(weights_TS, source, target, way == "shifted", [end] if mask_sinks else ())
+                    kept[place] = to_words(weights_TS, columns, target, way == "shifted")
     return found
-
-
-def _words(tokenizer: Tokenizer, text: Encoded, place: int) -> list[range]:
-    """Which tokens each word of a sentence is made of; the end is none."""
-    ids = text.ids_N[text.starts_D[place] : text.ends_D[place] - 1].tolist()
-    return word_groups([tokenizer.name(token) for token in ids], tokenizer.kind)
 
 
 def with_gold(pairs: Parallel, name: str, index: int) -> Parallel:
     """Pairs with the right links of a file, which has a line for each of them, or for each line of the text they are from."""
     right = read_links(name, index)
     places = range(len(pairs)) if pairs.places is None or len(right) == len(pairs) else pairs.places
-    if len(right) != len(pairs) and len(right) <= max(places):
+    if len(right) not in (len(pairs), pairs.lines):
         raise UserError(f"{name} has {len(right)} lines for {len(pairs)} sentence pairs")
     chosen = [right[place] for place in places]
     for place, (sure, possible), source, target in zip(places, chosen, pairs.sources, pairs.targets, strict=True):
@@ -175,11 +172,11 @@ def score_links(found: str, gold: str, index: int = 0, gold_index: int = 0, pair
     one, right = read_links(found, index), read_links(gold, gold_index)
     if len(one) != len(right):
         raise UserError(f"{found} has {len(one)} lines and {gold} {len(right)}: give alignments of the same sentences")
+    if pairs is not None and len(one) != pairs.lines:
+        raise UserError(f"{found} has {len(one)} lines and the text {pairs.lines}: give alignments of the same sentences")
     for name, links, first in ((found, one, index), (gold, right, gold_index)):
         lines = [] if pairs is None else list(zip(pairs.places or range(len(pairs)), pairs.sources, pairs.targets, strict=True))
         for place, source, target in lines:
-            if place >= len(links):
-                raise UserError(f"{name} has {len(links)} lines, the text has more: give alignments of the same sentences")
             check_links(links[place][0] | links[place][1], source, target, f"{name}: line {place + 1}", first)
     return vars(agreement([sure | possible for sure, possible in one], [sure for sure, _ in right], [possible for _, possible in right]))
 

@@ -25,14 +25,14 @@ def look(
     rows: Sequence[int] | None = None,
     heads: Sequence[int] | None = None,
     top: int = 5,
-    target: str | None = None,
+    target: str | Sequence[int] | None = None,
     gold: str | None = None,
     words: bool = False,
 ) -> Record:
     """What a run does with a text, in one form for every family: predictions at each position, and what was weighed.
 
-    A translator translates the text, or is made to say `target`; the maps' columns are the source then, and `gold` are the right links
-    of that ("0-0 1-2": source word, target word), which pictures frame. `words` puts subwords together.
+    A translator translates the text, or is made to say `target`, a text or its tokens; the maps' columns are the source then, and `gold`
+    are the right links of that ("0-0 1-2": source word, target word), which pictures frame. `words` puts subwords together.
 
     `sites` are names or patterns (`layer1.*`); without them, every site that holds weights. `rows` are positions, `heads` heads, from 0.
 
@@ -44,7 +44,7 @@ def look(
         raise UserError("this run reads words already; --words is for bpe, char and byte tokens")
     if isinstance(opened.model, Translator):
         assert opened.source is not None
-        if gold is not None and (target is None or rows is not None):
+        if gold is not None and (not isinstance(target, str) or rows is not None):
             raise UserError("--gold goes with --target, whose words it links, and with all rows")
         if gold is not None and not words and opened.tokenizer.kind != "word":
             raise UserError("--gold counts words: put the tokens together with --words")
@@ -54,7 +54,7 @@ def look(
     else:
         found = record(opened.model, opened.tokenizer, text, chosen, rows, heads, top)
     found = by_words(found) if words else found
-    return found if gold is None else framed(found, gold, text, target or "")
+    return framed(found, gold, text, target) if gold is not None and isinstance(target, str) else found
 
 
 def lens(run: Run | str | Path, text: str) -> Traced:

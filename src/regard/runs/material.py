@@ -165,11 +165,12 @@ class ParallelText(Material):
         self._valid, self.valid = encode_pairs(self.valid, self.source_tokenizer, self.tokenizer, limit, "validation pair")
         left_out = self._encoded.too_long + self._valid.too_long
         self.notes = [f"{left_out:,} pairs have more than {limit} tokens on a side and are left out"] if left_out else []
-        if self.train.empty:
-            self.notes.append(f"{self.train.empty:,} pairs have nothing on one side and are left out")
+        if self.train.empty + self.valid.empty:
+            self.notes.append(f"{self.train.empty + self.valid.empty:,} pairs have nothing on one side and are left out")
 
     def record(self) -> dict[str, list[dict[str, Any]]]:
-        return {"train": [self.train.record()], "valid": [self.valid.record()], "test": []}
+        held_out = self._options.valid_source is None
+        return {"train": [self.train.record()], "valid": [self.valid.record() | {"held_out": held_out}], "test": []}
 
     def limits(self) -> dict[str, Any]:
         return {"longest": self._limit}

@@ -10,7 +10,7 @@ from typing import Any
 from regard.errors import UserError
 from regard.inside.editing import edit_model
 from regard.inside.edits import Set
-from regard.inside.words import word_groups
+from regard.inside.words import line_groups, word_groups
 from regard.models.translation import Translator
 from regard.probabilities import translating
 from regard.probabilities.decoding import Sampling
@@ -23,6 +23,9 @@ from regard.text import parallel
 from regard.text.parallel import Parallel
 from regard.tokens.contract import Tokenizer
 from regard.tokens.pairs import EncodedPairs, encode_pairs
+
+MOST_PENALTY = 10
+FEWEST = 10  # sentences that can be drawn from
 
 
 def translate(
@@ -41,8 +44,8 @@ def translate(
     'Te amo mucho'
     """
     run = as_run(run)
-    if beam < 1:
-        raise UserError("--beam must be 1 or more")
+    if not abs(penalty) <= MOST_PENALTY:
+        raise UserError(f"--length-penalty lies between -{MOST_PENALTY} and {MOST_PENALTY}")
     lines = [texts] if isinstance(texts, str) else list(texts)
     sampling = None if temperature is None else Sampling(temperature=temperature)
     found = translating.translate(
@@ -59,10 +62,13 @@ def translate(
     return list(found)
 
 
-def what_if(run: Run | str | Path, text: str, link: tuple[int, int], *, beam: int = 5) -> tuple[Translation, Translation]:
+def what_if(
+    run: Run | str | Path, text: str, link: tuple[int, int], *, beam: int = 5, penalty: float = 1.0
+) -> tuple[Translation, Translation]:
     """(before, after): a translation, and what becomes of it when target word j is made to look at source word i alone.
 
-    The words before j stay as they were; the rest is searched for again. In a Transformer every layer and head is made to look there.
+    The words before j stay as they were; the rest is searched for again. In a Transformer every layer and head is made to look there; of
+    a word of several tokens it is the first that is made to.
 
     >>> before, after = regard.what_if("runs/recurrent-translator", "I love you a lot", (4, 1))  # doctest: +SKIP
     """
@@ -70,15 +76,16 @@ def what_if(run: Run | str | Path, text: str, link: tuple[int, int], *, beam: in
     model, (source, target) = translator_of(run), tokenizers_of(run)
     if not model.crossing:
         raise UserError("this translator has no attention (--score none): there is no link to move")
-    ((before, *_),) = translate(run, text, beam=beam)
-    looked_at, said = word_groups(before.source_tokens, source.kind), word_groups(before.tokens, target.kind)
+    ((before, *_),) = translate(run, text, beam=beam, penalty=penalty)
+    looked_at, said = line_groups(text, source), word_groups(before.tokens, target.kind)
+    looked_at.append(range(looked_at[-1].stop, looked_at[-1].stop + 1))  # the end can be looked at too
     i, j = link
     if not (0 <= i < len(looked_at) and 0 <= j < len(said)):
         raise UserError(f"{i}-{j} lies outside: source words go from 0 to {len(looked_at) - 1}, target words from 0 to {len(said) - 1}")
     columns, row = tuple(looked_at[i]), said[j].start
     edits = [Set(site=site, rows=(row,), columns=columns, value=1 / len(columns)) for site in model.crossing]
     ((after,),) = translating.translate(
-        edit_model(model, target, edits), source, target, [text], beam=beam, said=before.ids[:row]
+        edit_model(model, target, edits), source, target, [text], beam=beam, penalty=penalty, said=before.ids[:row]
     )  # fmt: skip
     return before, after
 
@@ -126,6 +133,8 @@ def against(run: Run | str | Path, other: Run | str | Path, pairs: Parallel | No
     """
     first, second = as_run(run), as_run(other)
     pairs = encoded_pairs(second, encoded_pairs(first, pairs or held_out(first))[1])[1]
+    if len(pairs) < FEWEST:
+        raise UserError(f"{len(pairs)} sentences tell nothing of two translators: give {FEWEST} or more")
     said = [translating.translate_lines(one.model, one.source, one.tokenizer, pairs.sources, beam=beam) for one in (first, second)]
     return paired(said[0], said[1], pairs.targets)
 
@@ -135,7 +144,7 @@ def held_out(run: Run) -> Parallel:
     (record,) = run.config["texts"]["valid"]
     (trained,) = run.config["texts"]["train"]
     whole = parallel.read(parallel.files_of(record))
-    pairs = parallel.hold_out(whole)[1] if record["name"] == trained["name"] else whole
+    pairs = parallel.hold_out(whole)[1] if record.get("held_out", record["name"] == trained["name"]) else whole
     limit = run.config["longest"]
     _, pairs = encode_pairs(pairs, *tokenizers_of(run), limit)
     if pairs.record()["sha256"] != record["sha256"]:

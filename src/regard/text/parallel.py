@@ -24,7 +24,8 @@ class Parallel:
     alignments: list[Links] | None = None  # where they are known: the sure links (source word, target word)
     possible: list[Links] | None = None  # links that may be found or not
     empty: int = 0  # pairs left out because one side says nothing
-    places: list[int] | None = None  # which pair of the text each is, where some are left out
+    places: list[int] | None = None  # which line of the text each is, where some are left out
+    lines: int = 0  # of the text
 
     def __len__(self) -> int:
         return len(self.sources)
@@ -54,6 +55,11 @@ class Parallel:
             alignments=None if self.alignments is None else [self.alignments[p] for p in places],
             possible=None if self.possible is None else [self.possible[p] for p in places],
         )
+
+    def line(self, number: int) -> int | None:
+        """Which of the pairs a line of the text is, from 0; None where it was left out."""
+        places = range(len(self)) if self.places is None or not self.files else self.places
+        return places.index(number) if number in places else None
 
     def turned(self) -> "Parallel":
         """The same the other way round."""
@@ -86,7 +92,7 @@ def built_in() -> Parallel:
 
 def read_files(source: str, target: str) -> Parallel:
     """Line i of one file is the translation of line i of the other."""
-    sources, targets = (_lines(name) for name in (source, target))
+    sources, targets = (read_lines(name) for name in (source, target))
     if len(sources) != len(targets):
         raise UserError(f"{source} has {len(sources):,} lines and {target} {len(targets):,}: give files whose lines are translations")
     return _said((source, target), sources, targets)
@@ -95,7 +101,7 @@ def read_files(source: str, target: str) -> Parallel:
 def read_table(name: str) -> Parallel:
     """A line a pair, the last two columns of it, parted by tabulators."""
     sources, targets = [], []
-    for number, line in enumerate(_lines(name), 1):
+    for number, line in enumerate(read_lines(name), 1):
         columns = line.split("\t")
         if len(columns) < 2:
             raise UserError(f"{name}: line {number} has no tabulator; give source TAB target")
@@ -104,14 +110,14 @@ def read_table(name: str) -> Parallel:
     return _said((name,), sources, targets)
 
 
-def _lines(name: str) -> list[str]:
+def read_lines(name: str) -> list[str]:
     lines = read_file(name).text.split("\n")
     return [line.rstrip("\r") for line in (lines if lines[-1] else lines[:-1])]
 
 
 def _said(files: tuple[str, ...], sources: list[str], targets: list[str]) -> Parallel:
     places = [place for place, both in enumerate(zip(sources, targets, strict=True)) if both[0].strip() and both[1].strip()]
-    read = Parallel(files, sources, targets)
+    read = Parallel(files, sources, targets, lines=len(sources))
     if not places:
         raise UserError(f"{read.name}: no pair has words on both sides")
     return replace(read.part(places), empty=len(sources) - len(places))
@@ -125,4 +131,4 @@ def hold_out(pairs: Parallel, share: float = 0.1, seed: int = 7) -> tuple[Parall
     if len(held) == len(sentences):
         raise UserError(f"{pairs.name}: one sentence cannot be split into training and validation; give more pairs")
     kept, left = ([place for place, source in enumerate(pairs.sources) if (source in held) == wanted] for wanted in (False, True))
-    return pairs.part(kept), replace(pairs.part(left), places=None, empty=0)  # what is held out is a text of its own
+    return pairs.part(kept), replace(pairs.part(left), places=None, empty=0, lines=len(left))  # what is held out is a text of its own

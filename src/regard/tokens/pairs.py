@@ -36,7 +36,7 @@ def encode_lines(tokenizer: Tokenizer, lines: list[str]) -> Encoded:
 def encode_pairs(pairs: Parallel, source: Tokenizer, target: Tokenizer, limit: int, what: str = "pair") -> tuple[EncodedPairs, Parallel]:
     """The pairs as integers, and which they are: those with more than `limit` tokens on a side are left out and counted, never cut."""
     both = [encode_lines(source, pairs.sources), encode_lines(target, pairs.targets)]
-    fits_P = ((both[0].ends_D - both[0].starts_D) <= limit) & ((both[1].ends_D - both[1].starts_D) < limit)
+    fits_P = ((both[0].ends_D - both[0].starts_D) <= limit) & ((both[1].ends_D - both[1].starts_D) <= limit)
     if bool(fits_P.all()):
         return EncodedPairs(both[0], both[1]), pairs
     kept = pairs.part(fits_P.nonzero().squeeze(1).tolist())
