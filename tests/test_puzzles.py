@@ -106,3 +106,10 @@ def test_the_interval_holds_its_share():
     assert wilson(50, 50)[1] == 1
     low, high = wilson(25, 50)
     assert low + high == pytest.approx(1)  # symmetric about a half
+
+
+def test_a_transformer_learns_to_look_a_key_up():
+    """It needs two layers at once: one that sees which key stood before a value, one that finds the key asked for (Olsson et al. 2022)."""
+    (four,) = puzzle("recall", ["transformer"], steps=500, tests=[4])
+    assert four.low > 0.9
+    assert four.right_weight > 0.8

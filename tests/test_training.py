@@ -343,17 +343,18 @@ def test_every_family_learns_a_text_by_heart(tmp_path, family):
 
 
 def test_overlapping_windows_give_more_context_and_say_so(tmp_path):
-    """Each capital repeats the small letter two before it: who sees one letter only cannot know it, so a smaller stride must be better."""
+    """Each capital repeats the small letter six before it, which a row of 8 has seen at 3 of its positions when rows lie side by side, at
+    3 of the last 4 with a stride of 4, and always with a stride of 1: so a smaller stride must be better."""
     chance = random.Random(1)
-    pairs = ["".join(chance.choices("abcd", k=2)) for _ in range(1500)]
-    (tmp_path / "text.txt").write_text("".join(pair + pair.upper() for pair in pairs))
-    options = {"width": 32, "layers": 2, "heads": 2, "context": 8, "batch": 8, "steps": 200, "tokens": "char", "evaluate_every": 200}
+    sixes = ["".join(chance.choices("abcd", k=6)) for _ in range(500)]
+    (tmp_path / "text.txt").write_text("".join(six + six.upper() for six in sixes))
+    options = {"width": 32, "layers": 2, "heads": 2, "context": 8, "batch": 8, "steps": 300, "tokens": "char", "evaluate_every": 300}
     run = regard.train("transformer", text=str(tmp_path / "text.txt"), out=str(tmp_path / "run"), **options).run
     apart, close, closest = (regard.evaluate(run, stride=stride) for stride in (8, 4, 1))
     assert regard.evaluate(run).protocol == apart.protocol
     assert (apart.protocol.stride, close.protocol.stride, closest.protocol.stride) == (8, 4, 1)
     assert apart.tokens == closest.tokens
-    assert closest.loss < close.loss < apart.loss
+    assert closest.loss < close.loss - 0.1 < apart.loss - 0.2
     with pytest.raises(UserError, match="between 1 and that context"):
         regard.evaluate(run, stride=9)
 
