@@ -105,10 +105,7 @@ MODELS: dict[str, Callable[[], LanguageModel]] = {
     "transformer-parameter-free": trained(Transformer, layers=2, width=7, heads=1, context=41, projections="none", positions="none"),
     "transformer-average": trained(Transformer, layers=1, width=6, heads=1, context=41, copy="average"),
     "transformer-gate": trained(Transformer, layers=1, width=6, heads=3, context=41, copy="gate"),
-    "transformer-grouped": trained(
-        Transformer, layers=2, width=18, heads=3, context=41, key_value_heads=1, norm_kind="rms", activation="swiglu", query_key_norm=True
-    ),
-    "transformer-squared": trained(Transformer, layers=1, width=10, heads=5, context=41, key_value_heads=5, activation="relu-squared"),
+    "transformer-grouped": trained(Transformer, layers=2, width=18, heads=3, context=41, key_value_heads=1, query_key_norm=True),
     "backpack": trained(Backpack, layers=2, width=12, heads=2, senses=3, context=41),
     "backpack-one-sense": trained(Backpack, layers=1, width=6, heads=1, senses=1, context=41, positions="sinusoidal"),
     "cache": cached(Lstm, layers=1, width=5),

@@ -18,7 +18,6 @@ from regard.models.predictions import CopyPrediction
 from regard.models.recurrent import Lstm
 from regard.models.transformer import Transformer
 from regard.models.window import Window
-from regard.parts.layers import FeedForward
 from regard.parts.look import Look
 from regard.parts.senses import weave
 from regard.probabilities.caching import with_cache
@@ -245,16 +244,6 @@ def test_heads_that_share_their_keys_are_heads_with_equal_keys(double):
     for wrong, words in (({"key_value_heads": 4}, "cannot be divided among --key-value-heads 4"), ({"key_value_heads": 0}, "1 or more")):
         with pytest.raises(UserError, match=words):
             Transformer.Config(**options, **wrong)
-
-
-def test_feed_forward_layers_are_their_equations(double):
-    x_D = torch.randn(6)
-    for name, inside in (("relu", torch.relu), ("relu-squared", lambda x: torch.relu(x) ** 2)):
-        layer = FeedForward(6, 0.0, name)
-        torch.testing.assert_close(layer(x_D), layer.down.weight @ inside(layer.up.weight @ x_D + layer.up.bias) + layer.down.bias)
-    layer = FeedForward(6, 0.0, "swiglu")
-    gate, value = (layer.up.weight @ x_D + layer.up.bias).split(16)  # 8/3 of 6
-    torch.testing.assert_close(layer(x_D), layer.down.weight @ (gate * torch.sigmoid(gate) * value) + layer.down.bias)
 
 
 def test_queries_and_keys_with_a_norm_have_bounded_scores(double):

@@ -61,18 +61,6 @@ def test_contributions_sum_to_the_score(model: Transformer):
     assert contributions(model, WORD, "the dog", "</s>").columns == ["</s>"]  # what the lens names can be traced
 
 
-def test_contributions_sum_under_the_other_norm_too(double):
-    torch.manual_seed(7)
-    model = Transformer(WORD.size, Transformer.Config(layers=2, width=10, heads=5, context=13, norm_kind="rms", key_value_heads=1)).eval()
-    found = contributions(model, WORD, "the dog saw the", "cat")
-    with torch.no_grad():
-        prediction = model(torch.tensor([[WORD.start, *WORD.prompt("the dog saw the")]]))[0]
-        (token,) = WORD.prompt("cat")
-        score = prediction.features_BTD[0, -1] @ model.embedding.weight[token] + model.readout.bias[token]
-    assert float(found.values.sum()) == pytest.approx(float(score), abs=1e-10)
-    assert "final norm bias" not in found.rows  # it has none
-
-
 def test_a_sweep_of_the_last_state_is_the_other_texts_prediction(model: Transformer):
     text, other = "the dog saw the", "and cat saw the"
     found = sweep(model, WORD, text, other, "cat")

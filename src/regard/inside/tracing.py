@@ -68,10 +68,11 @@ def contributions(model: LanguageModel, tokenizer: Tokenizer, text: str, word: s
         parts[f"{block.name} attention bias"] = block.out.bias
         parts[f"{block.name} feed-forward"] = look.seen[f"{block.name}.feed"][0, place]
     norm, last_D = model.trunk.final_norm, look.seen[f"layer{model.config.layers - 1}.residual"][0, place]
+    assert isinstance(norm, torch.nn.LayerNorm)
+    sigma = (last_D.var(correction=0) + norm.eps).sqrt()
     direction_D = model.readout(prediction.features_BTD, model.embedding).weight_VD[token]
-    values = {name: _normed(norm, part_D, last_D) @ direction_D for name, part_D in parts.items()}
-    if isinstance(norm, torch.nn.LayerNorm):
-        values["final norm bias"] = norm.bias @ direction_D
+    values = {name: (part_D - part_D.mean()) / sigma * norm.weight @ direction_D for name, part_D in parts.items()}
+    values["final norm bias"] = norm.bias @ direction_D
     values["readout bias"] = model.readout.bias[token]
     return Traced(list(values), [tokenizer.name(token)], torch.stack(list(values.values())).unsqueeze(1).cpu())
 
@@ -100,15 +101,6 @@ def sweep(model: LanguageModel, tokenizer: Tokenizer, text: str, other: str, wor
 
             found_LT[row, place] = model(ids, look=Look(changes={name: patch}))[0].log_probs()[0, -1, token] - plain
     return Traced(names, _names(tokenizer, ids), found_LT)
-
-
-def _normed(norm: torch.nn.Module, part_D: Tensor, whole_D: Tensor) -> Tensor:
-    """What a norm makes of one part of a sum: it is scaled as the whole is, so that the parts still sum (the bias left out)."""
-    if isinstance(norm, torch.nn.RMSNorm):
-        assert norm.eps is not None
-        return part_D / (whole_D.square().mean() + norm.eps).sqrt() * norm.weight
-    assert isinstance(norm, torch.nn.LayerNorm)
-    return (part_D - part_D.mean()) / (whole_D.var(correction=0) + norm.eps).sqrt() * norm.weight
 
 
 def _instead(value: Tensor, tensor: Tensor, place: Place) -> Tensor:

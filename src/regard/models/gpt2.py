@@ -146,8 +146,6 @@ def _check(model: Transformer) -> None:
     wanted = {"--positions learned": config.positions == "learned", "--no-readout-bias": not bool(model.readout.bias.any())}
     wanted |= {
         "--norm pre": config.norm == "pre",
-        "--norm-kind layer": config.norm_kind == "layer",
-        "--activation gelu": config.activation in (None, "gelu"),
         "no --query-key-norm": not config.query_key_norm,
         "no --key-value-heads": config.key_value_heads in (None, config.heads),
         "--projections learned": config.projections == "learned",

@@ -57,13 +57,13 @@ class Transformer(LanguageModel):
     def _begin(self, config: Config) -> None:
         """Words must weigh in the stream what blocks add to it, or no layer learns to look a word up (docs/benchmarks.md, puzzles); the
         last norm makes up for it, so that the first predictions are near uniform all the same."""
-        norm, small, std = self.trunk.final_norm, 0.02, 2 / math.sqrt(config.width)
+        norm, small, std = self.trunk.final_norm, 0.02, 1 / math.sqrt(config.width)
         if isinstance(norm, nn.Identity):
             nn.init.normal_(self.embedding.weight, std=small)
             return
         nn.init.normal_(self.embedding.weight, std=std)
         if config.tied:
-            assert isinstance(norm, nn.LayerNorm | nn.RMSNorm)
+            assert isinstance(norm, nn.LayerNorm)
             nn.init.constant_(norm.weight, small / std)
 
     def sites(self) -> dict[str, str]:

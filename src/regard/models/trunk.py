@@ -18,7 +18,7 @@ from regard.models.contract import State
 from regard.models.ranges import at_least, share
 from regard.models.translation import CrossAttention
 from regard.parts.attention import attend
-from regard.parts.layers import ActivationName, FeedForward, NormName, drop, make_norm
+from regard.parts.layers import FeedForward, drop
 from regard.parts.look import Look, at_site, weight_sites
 from regard.parts.masks import Mask, causal, everything, padding
 from regard.parts.positions import PositionName, Positions, make_positions
@@ -40,11 +40,7 @@ class TrunkConfig:
     positions: PositionName = "rotary"
     """How it knows where a token stands."""
     norm: Literal["pre", "post"] = "pre"
-    """A norm before each part, or after it as published in 2017 (with ReLU)."""
-    norm_kind: NormName = "layer"
-    """Layer norm, or root mean square norm, which neither centres nor shifts."""
-    activation: ActivationName | None = None
-    """Inside feed-forward layers (gelu; relu with --norm post)."""
+    """Layer norm before each part, or after it as published in 2017 (with ReLU)."""
     query_key_norm: bool = False
     """Queries and keys of self-attention have a norm of their own, so that scores cannot grow without bound."""
     key_value_heads: int | None = None
@@ -105,7 +101,7 @@ class Trunk(nn.Module):
         names = [f"{name}layer{number}" for number in range(config.layers)]
         learned = config.projections == "learned"
         self.blocks = nn.ModuleList(Block(one, config, crossing) if learned else Mixing(one, config) for one in names)
-        self.final_norm = make_norm(config.norm_kind, config.width) if config.norm == "pre" and learned else nn.Identity()
+        self.final_norm = nn.LayerNorm(config.width) if config.norm == "pre" and learned else nn.Identity()
 
     def sites(self) -> dict[str, str]:
         found = {f"{self.name}embedding": "(B, T, D)"}
@@ -171,13 +167,13 @@ class Block(nn.Module):
         self.name, self.heads, self.post = name, config.heads, config.norm == "post"
         width, size = config.width, config.width // config.heads
         self.groups = config.key_value_heads or config.heads
-        self.attention_norm, self.feed_norm = (make_norm(config.norm_kind, width) for _ in range(2))
+        self.attention_norm, self.feed_norm = nn.LayerNorm(width), nn.LayerNorm(width)
         self.project = nn.Linear(width, (self.heads + 2 * self.groups) * size)  # query, key and value side by side
-        self.query_key_norm = make_norm("rms", size) if config.query_key_norm else nn.Identity()
+        self.query_key_norm = nn.RMSNorm(size, eps=1e-5) if config.query_key_norm else nn.Identity()
         self.out = nn.Linear(width, width)
-        self.feed = FeedForward(width, config.dropout, config.activation or ("relu" if self.post else "gelu"))
+        self.feed = FeedForward(width, config.dropout, relu=self.post)
         self.cross = CrossAttention(width, config.heads, config.dropout) if crossing else None
-        self.cross_norm = make_norm(config.norm_kind, width) if crossing else None
+        self.cross_norm = nn.LayerNorm(width) if crossing else None
         self.dropout = config.dropout
         self.score = ScaledDot()
         for linear in (self.project, self.out, self.feed.up, self.feed.down):
