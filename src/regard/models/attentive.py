@@ -23,7 +23,7 @@ from regard.parts.layers import drop_alike
 from regard.parts.look import Look, at_site, weight_sites
 from regard.parts.masks import earlier, lookback, padding
 from regard.parts.past import newest
-from regard.parts.recurrence import CellName, Recurrence, pack_left
+from regard.parts.recurrence import CellName, Recurrence, begin_embedding, pack_left
 from regard.parts.scores import ScoreName, make_score
 
 
@@ -79,7 +79,7 @@ class Attentive(LanguageModel):
         super().__init__(vocabulary_size, config)
         width = config.width
         self.embedding = nn.Embedding(vocabulary_size + 2, width)
-        nn.init.uniform_(self.embedding.weight, -0.1, 0.1)
+        begin_embedding(self.embedding)
         self.recurrence = Recurrence(config.cell, config.layers, width, config.dropout, config.weight_dropout)
         self.score = make_score(config.score, width, width)
         self.mask = earlier & lookback(config.lookback) & padding

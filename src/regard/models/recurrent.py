@@ -14,7 +14,7 @@ from regard.models.predictions import Readout
 from regard.models.ranges import at_least, share
 from regard.parts.layers import drop_alike
 from regard.parts.look import Look, at_site
-from regard.parts.recurrence import CellName, Recurrence, pack_left
+from regard.parts.recurrence import CellName, Recurrence, begin_embedding, pack_left
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ class Recurrent(LanguageModel, ABC):
     def __init__(self, vocabulary_size: int, config: Config):
         super().__init__(vocabulary_size, config)
         self.embedding = nn.Embedding(vocabulary_size + 2, config.width)
-        nn.init.uniform_(self.embedding.weight, -0.1, 0.1)
+        begin_embedding(self.embedding)
         self.recurrence = Recurrence(self.cell, config.layers, config.width, config.dropout, config.weight_dropout)
         self.readout = Readout(vocabulary_size, config.width, config.tied)
 

@@ -25,7 +25,7 @@ from regard.models.translation import Translator, TranslatorState, begun, source
 from regard.parts.attention import attend
 from regard.parts.layers import drop_alike
 from regard.parts.look import Look, at_site, weight_sites
-from regard.parts.recurrence import CellName, Packed, Recurrence, pack_left
+from regard.parts.recurrence import CellName, Packed, Recurrence, begin_embedding, pack_left
 from regard.parts.scores import make_score
 
 
@@ -69,7 +69,7 @@ class RecurrentTranslator(Translator):
         self.source_embedding = nn.Embedding(self.source_size + 1, width)
         self.embedding = nn.Embedding(vocabulary_size + 2, width)
         for table in (self.source_embedding, self.embedding):
-            nn.init.uniform_(table.weight, -0.1, 0.1)
+            begin_embedding(table)
         library = {"rnn": nn.RNN, "lstm": nn.LSTM, "gru": nn.GRU}[config.cell]
         self.encoder = library(width, width, config.layers, batch_first=True, bidirectional=True)
         self.narrow = nn.Linear(2 * width, width)  # both directions to one

@@ -7,6 +7,7 @@
 Shape legend: B rows, T positions, D width, L layers, G gates.
 """
 
+import math
 from dataclasses import dataclass
 from typing import Any, Literal, final
 
@@ -19,6 +20,12 @@ from regard.parts.layers import drop_alike
 from regard.parts.look import Look
 
 CellName = Literal["rnn", "lstm", "gru"]
+
+
+def begin_embedding(table: nn.Embedding) -> None:
+    """Words large enough to move the gates from the first step on: with uniform +-0.1, as is often done, narrow models hardly begin to
+    learn (docs/benchmarks.md)."""
+    nn.init.normal_(table.weight, std=2.5 / math.sqrt(table.embedding_dim))
 
 
 @dataclass(frozen=True)
