@@ -13,6 +13,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -22,6 +23,7 @@ import torch
 
 import regard
 from regard.models.contract import LanguageModel, Prediction
+from regard.models.memory import kept_for_reuse
 from regard.models.transformer import Transformer
 from regard.probabilities.decoding import Sampling, generate
 from regard.probabilities.measures import token_losses
@@ -143,8 +145,9 @@ def speed(nanogpt: Path, work: Path) -> None:
     for _ in range(PASSES):
         for name, step in steps.items():
             began = time.perf_counter()
-            for _ in range(STEPS):
-                step()
+            with nullcontext() if name == "nanoGPT" else kept_for_reuse():  # as our trainer does
+                for _ in range(STEPS):
+                    step()
             rates[name].append(STEPS * 12 * 64 / (time.perf_counter() - began))
     for name, values in rates.items():
         ratio = statistics.median(v / p for v, p in zip(values, rates["nanoGPT"], strict=True))

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 from hypothesis import HealthCheck, settings
+from trainings import TEXT
 
 import regard
 from regard.text import parallel
@@ -41,6 +42,12 @@ def regard_cli(tmp_path) -> Callable[..., subprocess.CompletedProcess[str]]:
         return subprocess.CompletedProcess(done.args, done.returncode, done.stdout.decode(), done.stderr.decode())
 
     return run
+
+
+@pytest.fixture
+def text(tmp_path) -> Path:
+    (tmp_path / "text.txt").write_text(TEXT)
+    return tmp_path / "text.txt"
 
 
 @pytest.fixture(scope="session")

@@ -154,6 +154,7 @@ def test_arpa_round_trip_and_mixing(run: Path, regard_cli):
         (["generate", "none", "--temperature", "-1"], ["--temperature"]),
         (["generate", "none", "--top-p", "2"], ["--top-p"]),
         (["generate", "none", "--top-k", "0"], ["--top-k"]),
+        (["generate", "none", "--temperature", "1e-310"], ["--temperature", "0.001"]),
     ],
 )
 def test_mistakes_get_one_line(tmp_path, regard_cli, arguments: list[str], words: list[str]):
@@ -177,6 +178,9 @@ def test_damaged_runs_are_told_from_whole_ones(run: Path, regard_cli):
     refused(regard_cli("evaluate", "run", "--text", "text.txt"), "'oracle'")
     (run / "config.json").write_text(config.replace('"order": 3', '"order": "three"'))
     refused(regard_cli("evaluate", "run", "--text", "text.txt"), "does not fit")
+    for gone in ("texts", "files"):
+        (run / "config.json").write_text(json.dumps({name: value for name, value in json.loads(config).items() if name != gone}))
+        refused(regard_cli("evaluate", "run", "--text", "text.txt"), "config.json is damaged")
     (run / "config.json").write_text(config)
     weights = (run / "model.safetensors").read_bytes()
     (run / "model.safetensors").write_bytes(weights[:-1] + b"\0")

@@ -10,6 +10,7 @@ import pytest
 import torch
 
 import regard
+from regard.cli import main
 from regard.errors import UserError
 from regard.probabilities.measures import Measure, Protocol
 from regard.runs.comparing import Comparison, _interval, comparable
@@ -159,9 +160,56 @@ def test_unknown_words_are_not_ranked_and_it_says_why(tmp_path):
         ({"families": ["ngram:syllable"]}, "tokens are char"),
         ({"minutes": 1.0, "tokens_each": 5}, "not both"),
         ({"seeds": 0}, "must be 1 or more"),
+        ({"minutes": 0.0}, "--minutes must be above 0"),
+        ({"families": ["ngram", "ngram"]}, "ngram is named twice"),
+        ({"families": ["recurrent-translator"]}, "recurrent-translator translates"),
     ],
 )
 def test_mistakes(tmp_path, options, words):
     with pytest.raises(UserError, match=words):
         regard.compare(out=tmp_path / "out", **options)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_family_that_cannot_be_trained_is_left_out_and_said_so(tmp_path):
+    (tmp_path / "text.txt").write_text("a b c d\n" * 12)
+    options = {"text": str(tmp_path / "text.txt"), "tokens": "word", "tokens_each": 100}
+    compared = regard.compare(**options, families=["ngram", "transformer"], out=tmp_path / "out")
+    assert [row["name"] for row in compared.table()] == ["ngram"]
+    assert compared.notes[-1].startswith("transformer is not in the table: the training text")
+    with pytest.raises(UserError, match="training text"):
+        regard.compare(**options, families=["transformer"], out=tmp_path / "alone")
+    assert not (tmp_path / "alone").exists()
+
+
+def test_files_stay_documents_of_their_own(tmp_path):
+    for name, text in {"a.txt": "x y z\n" * 70 + "sat", "b.txt": "dog x y\n" * 70}.items():
+        (tmp_path / name).write_text(text)
+    compared = regard.compare((str(tmp_path / "a.txt"), str(tmp_path / "b.txt")), families=["ngram"], tokens="word", out=tmp_path / "out")
+    run = regard.load(compared.results[0].folder)
+    assert b"satdog" not in run.tokenizer.words
+    assert regard.evaluate(run).loss == pytest.approx(compared.results[0].measure.loss)
+    assert len(run.config["texts"]["train"]) == 2
+
+
+def test_a_comparison_that_was_stopped_goes_on(tmp_path, capsys):
+    (tmp_path / "text.txt").write_text(TEXT)
+    options = {"families": ["ngram", "rnn", "gru"], "tokens": "char", "tokens_each": 3000}
+    whole = regard.compare(str(tmp_path / "text.txt"), **options, out=tmp_path / "whole")
+
+    def stop(result) -> None:
+        if result.name == "rnn":
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        regard.compare(str(tmp_path / "text.txt"), **options, out=tmp_path / "out", finished=stop)
+    trained = (tmp_path / "out" / "rnn" / "model.safetensors").stat().st_mtime_ns
+    assert main(["compare", "--out", str(tmp_path / "out"), "--resume", "--seeds", "2"]) == 2
+    assert "give --out alone" in capsys.readouterr().err
+    assert main(["compare", "--out", str(tmp_path / "out"), "--resume", "--json"]) == 0
+    again = json.loads(capsys.readouterr().out)
+    assert (tmp_path / "out" / "rnn" / "model.safetensors").stat().st_mtime_ns == trained
+    assert [row["perplexity"] for row in again["table"]] == pytest.approx([row["perplexity"] for row in whole.table()])
+    for folder, words in {"out": "is finished", "none": "no comparison to resume"}.items():
+        assert main(["compare", "--out", str(tmp_path / folder), "--resume"]) == 2
+        assert words in capsys.readouterr().err

@@ -14,6 +14,7 @@ from regard.models.attentive import Attentive
 from regard.models.backpack import Backpack
 from regard.models.cache import NeuralCache
 from regard.models.dan import Dan
+from regard.models.mixing import Interpolation
 from regard.models.predictions import CopyPrediction
 from regard.models.recurrent import Lstm
 from regard.models.transformer import Transformer
@@ -155,6 +156,35 @@ def test_the_cache_is_its_equation(double):
             for i, power in powers.items():
                 expected[IDS[i]] += share * power / sum(powers.values())
         torch.testing.assert_close(cached[t], expected)
+
+
+@torch.no_grad()
+def test_a_cache_goes_on_over_windows(double):
+    """A Transformer reads three windows of four, each from nothing; what followed like states in all of them before counts."""
+    torch.manual_seed(1)
+    model = Transformer(V, Transformer.Config(width=8, heads=2, context=4)).eval()
+    theta, share = 0.7, 0.4
+    read = [START, *IDS]
+    parts = [model(torch.tensor([read[place : place + 4]]))[0] for place in range(0, 12, 4)]
+    states, plain = (torch.cat(list(some)) for some in zip(*((p.features_BTD[0], p.log_probs()[0].exp()) for p in parts), strict=True))
+    text = Encoded(torch.tensor([*IDS, 0]), torch.tensor([12]), bytes=12, unknown=0)
+    losses = token_losses(NeuralCache(model, 50, theta, share), text)
+    for t, target in enumerate([*IDS, 0]):
+        powers = (theta * states[:t] @ states[t]).exp()
+        copied = sum((float(power) for power, word in zip(powers, IDS, strict=False) if word == target), 0.0)
+        expected = float(plain[t, target]) if t == 0 else (1 - share) * float(plain[t, target]) + share * copied / float(powers.sum())
+        assert float(losses[t]) == pytest.approx(-math.log(expected))
+
+
+def test_a_mix_gives_each_model_a_context_of_its_own(double):
+    torch.manual_seed(1)
+    bounded, unbounded = Transformer(V, Transformer.Config(width=8, heads=2, context=2)).eval(), Lstm(V, Lstm.Config(width=5)).eval()
+    text = Encoded(torch.tensor([*IDS, 0]), torch.tensor([12]), bytes=12, unknown=0)
+    one, two = token_losses(bounded, text), token_losses(unbounded, text)
+    mixed = token_losses(Interpolation(bounded, unbounded, 0.3), text)
+    torch.testing.assert_close((-mixed).exp(), 0.3 * (-one).exp() + 0.7 * (-two).exp())
+    with pytest.raises(UserError, match="--stride is for models with a bounded context"):
+        token_losses(Interpolation(unbounded, unbounded, 0.3), text, stride=1)
 
 
 def test_the_caches_numbers_are_the_best_of_those_tried(double):

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from regard.errors import UserError
 from regard.text.builtin import topics
 from regard.text.documents import hold_out, split
-from regard.text.files import read
+from regard.text.files import Source, hold_out_files, read
 
 
 def test_files_folders_globs_and_gzip(tmp_path):
@@ -77,3 +77,21 @@ def test_held_out_text_is_the_end_cut_at_a_line():
     assert first + last == text
     assert last.startswith("line 9")
     assert 0.08 < len(last) / len(text) <= 0.1
+
+
+def test_held_out_text_of_long_lines_is_cut_between_words():
+    text = "slowly " * 300 + "\nend"
+    first, last = hold_out(text)
+    assert first + last == text
+    assert first.endswith("slowly ")
+    assert len(last) == pytest.approx(0.1 * len(text), abs=7)
+    assert hold_out("x" * 100) == ("x" * 90, "x" * 10)
+
+
+def test_held_out_files_stay_apart():
+    sources = [Source("a", "a" * 50), Source("b", "b" * 30), Source("c", "c" * 20)]
+    kept, rest = hold_out_files(sources)
+    assert [(source.name, len(source.text), source.first) for source in kept] == [("a", 50, 0), ("b", 30, 0), ("c", 10, 0)]
+    assert [(source.name, len(source.text), source.first) for source in rest] == [("c", 10, 10)]
+    again, valid = hold_out_files(hold_out_files(rest)[1])
+    assert [source.first for source in (*again, *valid)] == [19]

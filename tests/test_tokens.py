@@ -21,6 +21,7 @@ def trained(kind: str, document: Document = "file", text: str = TEXT, **more) ->
 
 
 BPE = trained("bpe", bpe_size=300)
+SMALLEST = {"char": {}, "byte": {}, "word": {}, "bpe": {"bpe_size": 257}}
 
 
 @given(UNICODE)
@@ -43,7 +44,7 @@ def test_characters_give_back_what_they_have_seen(text: str):
 
 @given(UNICODE, st.sampled_from(["char", "byte", "bpe", "word"]), st.sampled_from(["file", "line", "blank"]))
 def test_every_document_ends_with_its_end_and_nothing_else_does(text: str, kind: str, document: Document):
-    tokenizer, encoded = train_tokenizer([text], TokenOptions(tokens=kind, document=document, bpe_size=257))
+    tokenizer, encoded = train_tokenizer([text], TokenOptions(tokens=kind, document=document, **SMALLEST[kind]))
     ids = encoded.ids_N.numpy()
     ends = encoded.ends_D.numpy()
     assert ends[-1] == len(ids)
@@ -98,11 +99,21 @@ def test_cutoff_and_vocabulary_close_the_vocabulary(tmp_path):
         trained("char", cutoff=2)
     with pytest.raises(UserError, match="257"):
         trained("bpe", bpe_size=10)
+    with pytest.raises(UserError, match="--tokens bpe"):
+        trained("word", bpe_size=300)
+
+
+def test_a_prompt_of_words_keeps_the_end_of_a_whole_line():
+    tokenizer = trained("word")
+    assert tokenizer.decode(tokenizer.prompt("the cat\n")) == "the cat\n"
+    assert tokenizer.decode(tokenizer.prompt("the cat")) == "the cat"
+    assert tokenizer.prompt("") == []
+    assert (trained("word", "line").stop, tokenizer.stop, BPE.stop) == (tokenizer.end, None, BPE.end)
 
 
 def test_the_newline_is_the_end_of_a_line_document():
     for kind in ("char", "byte", "bpe", "word"):
-        tokenizer = trained(kind, "line", "ab\n\nb\n", bpe_size=257)
+        tokenizer = trained(kind, "line", "ab\n\nb\n", **SMALLEST[kind])
         ids = tokenizer.encode("ab\n\nb\n").ids_N.tolist()
         assert ids.count(tokenizer.end) == 3
         assert tokenizer.decode(ids) == "ab\n\nb\n"

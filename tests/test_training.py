@@ -1,48 +1,26 @@
 """Training that can be trusted: what is read, what a loss is, and that a run that was killed is the run that was not."""
 
 import json
-import os
+import math
 import random
-import signal
-import subprocess
 import sys
-import time
-from pathlib import Path
 
 import pytest
 import torch
 from torch import nn
+from trainings import TEXT, files, small
 
 import regard
-from regard.errors import Interrupted, MachineError, UserError
+from regard.errors import MachineError, UserError
 from regard.models import FAMILIES, family_class, predictions
 from regard.models.predictions import SoftmaxPrediction
 from regard.models.transformer import Transformer
 from regard.runs import checkpoint
 from regard.runs.descent import Step
 from regard.runs.optimisers import TrainingOptions, make_optimisers, rate
-from regard.runs.training import Trained, option_kinds, split_options
+from regard.runs.options import option_kinds, split_options
 from regard.tokens.choose import TokenOptions, train_tokenizer
 from regard.tokens.schedule import Corpus, LaneSchedule, WindowSchedule
-
-TEXT = "".join(f"line {number % 13} says {'abc' * (number % 5)} and ends\n" for number in range(200))
-SMALL = ["--tokens", "char", "--steps", "24", "--evaluate-every", "6", "--batch", "4", "--width", "16"]
-MORE = {
-    "dan": ["--layers", "1", "--segment", "11", "--lookback", "0"],
-    "window": ["--layers", "1", "--segment", "11", "--window", "5"],
-    "rnn": ["--layers", "1", "--segment", "11", "--optimiser", "sgd", "--learning-rate", "5", "--weight-decay", "0"],
-    "lstm": ["--layers", "2", "--segment", "11"],
-    "attentive": ["--layers", "1", "--segment", "11", "--lookback", "7"],
-    "transformer": ["--layers", "2", "--heads", "2", "--context", "17", "--dropout", "0.1"],
-    "backpack": ["--layers", "1", "--heads", "2", "--context", "17", "--senses", "2", "--dropout", "0.1"],
-}
-PAIRS = ["--pairs", "pairs.tsv", "--steps", "24", "--evaluate-every", "6", "--width", "16", "--batch-tokens", "128", "--average", "2"]
-
-
-@pytest.fixture
-def text(tmp_path) -> Path:
-    (tmp_path / "text.txt").write_text(TEXT)
-    return tmp_path / "text.txt"
 
 
 def encoded(document="file", tokens="char"):
@@ -150,62 +128,6 @@ def test_plain_gradient_descent_goes_down_the_gradient():
         torch.testing.assert_close(parameter.detach(), before[name] - 20 * parameter.grad)
 
 
-def files(run: Path) -> tuple[bytes, str]:
-    return (run / "model.safetensors").read_bytes(), (run / "metrics.jsonl").read_text()
-
-
-def start(folder: Path, family: str, out: str, *more: str, stderr: int = subprocess.DEVNULL) -> subprocess.Popen:
-    arguments = ["train", family, "--out", out, *more]
-    return subprocess.Popen([sys.executable, "-m", "regard", *arguments], cwd=folder, stdout=subprocess.DEVNULL, stderr=stderr)
-
-
-@pytest.mark.parametrize("family", [*MORE, "recurrent-translator"])
-def test_a_killed_run_ends_like_one_that_was_not(tmp_path, text, family):
-    options = ["--text", "text.txt", *SMALL, *MORE[family]] if family in MORE else PAIRS
-    (tmp_path / "pairs.tsv").write_text("".join(f"line {number} says a b\tb a says {number} line\n" for number in range(60)))
-    assert start(tmp_path, family, "whole", *options).wait(120) == 0
-    chance = random.Random(family)
-    process = start(tmp_path, family, "killed", *options)
-    kills = 0
-    while process.poll() is None:
-        if kills < 2 and list((tmp_path / "killed").glob("checkpoint-*[0-9]")):
-            time.sleep(chance.random() * 0.1)
-            process.send_signal(signal.SIGKILL)
-            process.wait()
-            kills += 1
-            if (tmp_path / "killed" / "config.json").exists():
-                break
-            process = start(tmp_path, family, "killed", "--resume")
-        time.sleep(0.01)
-    assert process.wait() in (0, -signal.SIGKILL)
-    assert kills
-    assert files(tmp_path / "killed") == files(tmp_path / "whole")
-    assert process.returncode or not list((tmp_path / "killed").glob("checkpoint*"))
-
-
-def test_ctrl_c_saves_and_says_how_to_go_on(tmp_path, text):
-    options = ["--text", "text.txt", *SMALL, *MORE["lstm"]]
-    assert start(tmp_path, "lstm", "whole", *options).wait(120) == 0
-    process = start(tmp_path, "lstm", "stopped", *options, stderr=subprocess.PIPE)
-    while not list(tmp_path.glob("stopped/checkpoint-*[0-9]")):
-        time.sleep(0.005)
-    process.send_signal(signal.SIGINT)
-    _, error = process.communicate(timeout=60)
-    if process.returncode == 0:
-        pytest.skip("it was done before it could be stopped")
-    assert process.returncode == 130
-    assert error.decode().strip().splitlines()[-1].endswith("go on with: regard train lstm --out stopped --resume")
-    with pytest.raises(UserError, match="stopped before the end"):
-        regard.load(tmp_path / "stopped")
-    assert start(tmp_path, "lstm", "stopped", "--resume").wait(120) == 0
-    assert files(tmp_path / "stopped") == files(tmp_path / "whole")
-
-
-def small(out: Path, text: Path, **more) -> Trained:
-    options = {"tokens": "char", "steps": 12, "evaluate_every": 4, "batch": 4, "width": 8, "layers": 1, "segment": 11, **more}
-    return regard.train("lstm", text=str(text), out=str(out), **options)
-
-
 def test_the_same_seed_is_the_same_run_and_another_is_not(tmp_path, text):
     runs = [small(tmp_path / name, text, seed=seed) for name, seed in (("a", 1), ("b", 1), ("c", 2))]
     assert files(tmp_path / "a") == files(tmp_path / "b")
@@ -217,21 +139,18 @@ def test_the_same_seed_is_the_same_run_and_another_is_not(tmp_path, text):
     assert regard.evaluate(runs[0].run).loss == pytest.approx(runs[0].loss)
 
 
+def test_weights_that_are_no_numbers_are_told_at_a_validation_too(tmp_path, text, monkeypatch):
+    monkeypatch.setattr("regard.runs.material.token_losses", lambda model, text: torch.tensor([math.nan]))
+    with pytest.raises(MachineError, match="not a number at step 4"):
+        small(tmp_path / "run", text)
+
+
 def test_the_best_weights_are_kept_and_patience_ends(tmp_path, text):
     trained = small(tmp_path / "run", text, steps=400, learning_rate=0.5, patience=2, evaluate_every=4, clip=100.0)
     losses = [json.loads(line)["valid_loss"] for line in (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()]
     assert trained.steps < 400
     assert losses.index(min(losses)) == len(losses) - 3
     assert trained.loss == pytest.approx(min(losses), rel=1e-4)
-
-
-def test_stopped_before_the_first_validation_it_goes_on_too(tmp_path, text):
-    options = {"text": str(text), "tokens": "char", "width": 16, "batch": 4, "steps": 9, "evaluate_every": 100}
-    regard.train("lstm", out=str(tmp_path / "whole"), **options)
-    with pytest.raises(Interrupted, match="stopped at step 1"):
-        regard.train("lstm", out=str(tmp_path / "stopped"), listener=lambda report: signal.raise_signal(signal.SIGINT), **options)
-    assert regard.train("lstm", out=str(tmp_path / "stopped"), resume=True).steps == 9
-    assert files(tmp_path / "stopped") == files(tmp_path / "whole")
 
 
 def test_a_loss_that_is_no_number_stops_and_keeps_the_last_good_weights(tmp_path, text, monkeypatch):
@@ -242,73 +161,11 @@ def test_a_loss_that_is_no_number_stops_and_keeps_the_last_good_weights(tmp_path
         return super(SoftmaxPrediction, self).loss(targets_BT) * (float("nan") if len(calls) == 7 else 1)
 
     monkeypatch.setattr(SoftmaxPrediction, "loss", loss)
-    with pytest.raises(MachineError, match="not a number at step 6"):
+    with pytest.raises(MachineError, match="not a number at step 7"):
         small(tmp_path / "run", text)
     tensors, progress = checkpoint.load_checkpoint(tmp_path / "run")
     assert progress["step"] == 4
     assert all(bool(tensor.isfinite().all()) for tensor in tensors.values())
-
-
-def test_a_resumed_run_cannot_change_text_or_options(tmp_path, text, monkeypatch):
-    monkeypatch.setattr("regard.runs.training.finish", lambda *_, **__: (_ for _ in ()).throw(MachineError("full")))
-    with pytest.raises(MachineError):
-        small(tmp_path / "run", text)
-    monkeypatch.undo()
-    with pytest.raises(UserError, match="--width was 8 when"):
-        regard.train("lstm", out=str(tmp_path / "run"), resume=True, width=16)
-    with pytest.raises(UserError, match="holds a lstm, not a gru"):
-        regard.train("gru", out=str(tmp_path / "run"), resume=True)
-    text.write_text(TEXT + "more\n")
-    with pytest.raises(UserError, match=r"text\.txt.*has changed"):
-        regard.train("lstm", out=str(tmp_path / "run"), resume=True)
-    text.write_text(TEXT)
-    assert regard.train("lstm", out=str(tmp_path / "run"), resume=True).steps == 12
-    with pytest.raises(UserError, match="is finished"):
-        regard.train("lstm", out=str(tmp_path / "run"), resume=True)
-    with pytest.raises(UserError, match="no training to resume"):
-        regard.train("lstm", out=str(tmp_path / "none"), resume=True)
-
-
-def test_a_disk_that_fills_while_saving_keeps_the_last_checkpoint(tmp_path, text, monkeypatch):
-    saved = []
-    write = checkpoint.write_tensors
-
-    def fills(tensors, path):
-        if len(saved) == 2:
-            path.write_bytes(b"half")
-            raise MachineError("could not be written: free some room")
-        saved.append(path)
-        write(tensors, path)
-
-    monkeypatch.setattr(checkpoint, "write_tensors", fills)
-    with pytest.raises(MachineError, match="free some room"):
-        small(tmp_path / "run", text)
-    assert checkpoint.load_checkpoint(tmp_path / "run")[1]["step"] == 8
-    assert not list((tmp_path / "run").glob("*.tmp"))
-    monkeypatch.undo()
-    regard.train("lstm", out=str(tmp_path / "run"), resume=True)
-    small(tmp_path / "whole", text)
-    assert files(tmp_path / "run") == files(tmp_path / "whole")
-
-
-def test_a_damaged_checkpoint_is_not_used(tmp_path):
-    for step in (3, 5):
-        checkpoint.save_checkpoint(tmp_path, step, {"x": torch.full((2,), float(step))}, {"step": step})
-        if step == 3:
-            os.rename(tmp_path / "checkpoint-00000003", tmp_path / "kept")
-    os.rename(tmp_path / "kept", tmp_path / "checkpoint-00000003")
-    (tmp_path / "checkpoint-00000005" / "tensors.safetensors").write_bytes(b"cut")
-    tensors, progress = checkpoint.load_checkpoint(tmp_path)
-    assert progress["step"] == 3
-    assert tensors["x"].tolist() == [3, 3]
-
-
-def test_two_processes_never_write_one_run(tmp_path):
-    with checkpoint.only_writer(tmp_path / "run"):
-        path = str(tmp_path / "run")
-        code = f"from regard.runs.checkpoint import only_writer\nfrom pathlib import Path\nwith only_writer(Path({path!r})): pass"
-        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
-    assert "another process is training" in done.stderr
 
 
 @pytest.mark.parametrize(
@@ -323,11 +180,20 @@ def test_two_processes_never_write_one_run(tmp_path):
         ("lstm", {"wdth": 3}, "has no option 'wdth'; there are"),
         ("lstm", {"copy": "gate"}, "has no option 'copy'; it belongs to attentive, transformer"),
         ("ngram", {"steps": 3}, "ngram has no option 'steps'"),
+        ("attentive", {"copy": "gates"}, "--copy is one of none, average, gate; not 'gates'"),
+        ("lstm", {"tokens": "words"}, "--tokens is one of char, word"),
+        ("lstm", {"steps": 2.5}, "--steps is a whole number; not 2.5"),
+        ("lstm", {"tied": "no"}, "--tied is True or False; not 'no'"),
+        ("lstm", {"dropout": "0.1"}, "--dropout is a number"),
+        ("lstm", {"seed": 10**20}, "--seed is a whole number"),
+        ("transformer", {"segment": 7}, "give --context instead of --segment"),
+        ("transformer", {"projections": "none", "query_key_norm": True}, "leave out --projections none"),
+        ("ngram", {"k": 7.0}, "--k goes with --smoothing add-k"),
     ],
 )
 def test_impossible_training_is_refused(tmp_path, text, family, options, words):
     with pytest.raises(UserError, match=words):
-        regard.train(family, text=str(text), tokens="char", out=str(tmp_path / "run"), **options)
+        regard.train(family, text=str(text), out=str(tmp_path / "run"), **{"tokens": "char", **options})
     assert not (tmp_path / "run").exists()
 
 
@@ -399,6 +265,9 @@ def test_a_cache_is_put_on_a_run_and_said_so(tmp_path, regard_cli):
     assert plain.protocol.cache is None
     assert cached.protocol.cache["size"] == 29
     assert cached.loss < plain.loss
+    windowed = regard.train("transformer", text=str(tmp_path / "text.txt"), out=str(tmp_path / "bounded"), context=11, steps=20, batch=2)
+    with pytest.raises(UserError, match="leave --stride out"):
+        regard.evaluate(regard.cached(windowed.run, size=29), stride=5)
     measured = json.loads(regard_cli("evaluate", "run", "--cache", "--cache-size", "29", "--json").stdout)
     assert measured["loss"] == pytest.approx(cached.loss)
     assert len(regard.generate(regard.cached(run, size=10_000), prompt="n1", length=5)) == 1  # larger than any document

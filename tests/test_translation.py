@@ -2,7 +2,6 @@
 
 import itertools
 import json
-import shutil
 from pathlib import Path
 
 import pytest
@@ -12,18 +11,14 @@ import regard
 from regard import models
 from regard.cli import main
 from regard.errors import UserError
-from regard.inside.page import page
 from regard.models.recurrent_translator import RecurrentTranslator
 from regard.models.transformer_translator import TransformerTranslator
 from regard.probabilities.beams import beam_search
-from regard.probabilities.quality import paired
-from regard.probabilities.translating import _text
-from regard.runs.training import option_kinds, split_options
+from regard.runs.options import option_kinds, split_options
 from regard.text import parallel
 from regard.text.grammar import Phrase, english_spanish, sentence
 from regard.tokens.choose import TokenOptions, train_tokenizer
 from regard.tokens.pairs import PairSchedule, encode_pairs
-from regard.tokens.words import WordTokenizer
 
 V = 5
 
@@ -139,6 +134,24 @@ def test_beams_share_their_source(name: str, double):
         torch.testing.assert_close(more.log_probs()[:, 0], again.log_probs()[[5, 0, 1], 2], rtol=0, atol=1e-10)
 
 
+def test_what_was_said_stays_and_the_rest_is_searched_for():
+    model = make(RecurrentTranslator, width=6)
+    end, longest_B = 0, torch.full((3,), 4)
+    every = beam_search(model, model.read(SOURCES), end, beam=V**4, longest_B=longest_B, penalty=0.0)
+    for row, found in enumerate(beam_search(model, model.read(SOURCES), end, beam=V**4, longest_B=longest_B, penalty=0.0, said=[2, 1])):
+        assert all(one.ids[:2] == [2, 1] for one in found)
+        best = next(one for one in every[row] if one.ids[:2] == [2, 1])  # the best of all that begin so
+        assert found[0].ids == best.ids
+        assert found[0].log_prob == pytest.approx(best.log_prob, abs=1e-5)
+
+
+def test_what_did_not_end_has_no_end(taught: Path):
+    model = make(RecurrentTranslator, width=6)
+    never = 99  # an end that is never said
+    for one in beam_search(model, model.read(SOURCES), never, beam=2, longest_B=torch.full((3,), 4))[0]:
+        assert (one.ended, len(one.ids)) == (False, 4)
+
+
 def test_no_state_is_an_error():
     with pytest.raises(ValueError, match="goes on from a source"):
         TRANSLATORS["recurrent"]()(torch.tensor([[V]]))
@@ -171,60 +184,6 @@ def test_it_learns_by_heart_and_every_verb_answers(taught: Path, regard_cli):
     assert regard_cli("translate", taught / "run", "I love you", "--out", "grid.svg").returncode == 0
     (two,) = regard.translate(taught / "back", "Te amo mucho")
     assert set(two[0].attention) == {"layer0.cross", "layer1.cross"}
-
-
-def test_a_translator_is_looked_at_and_changed_like_others(taught: Path, capsys, tmp_path: Path):
-    found = regard.look(taught / "run", "I love you a lot")
-    assert found.tokens == ["Te", "amo", "mucho", "</s>"]
-    assert found.columns == ["I", "love", "you", "a", "lot", "</s>"]
-    (best,) = regard.translate(taught / "run", "I love you a lot")
-    torch.testing.assert_close(found.weights["attention"], best[0].attention["attention"])
-    assert -sum(found.surprisal) == pytest.approx(best[0].log_prob, abs=1e-4)
-    made = regard.look(taught / "run", "I love you a lot", target="Te mucho")
-    assert made.tokens == ["Te", "mucho", "</s>"]
-    for ending in ("html", "svg", "png", "json"):
-        assert main(["look", str(taught / "run"), "--text", "I love you", "--out", str(tmp_path / f"look.{ending}")]) == 0
-    assert "source: 0 I  1 love  2 you  3 </s>" in capsys.readouterr().out
-    blind = '{"do": "silence", "site": "attention"}'
-    edited = regard.edited(taught / "run", blind)
-    assert regard.look(edited, "I love you a lot", target="Te amo mucho").surprisal != found.surprisal
-    assert float(regard.look(edited, "I love you a lot").weights["attention"].sum()) == 0
-    assert main(["translate", str(taught / "run"), "I love you a lot", "--edit", blind]) == 0
-    # one row looks at "lot": what came before is said as before
-    move = '{"do": "set", "site": "attention", "rows": [1], "columns": [4], "value": 0.9}'
-    moved = regard.look(regard.edited(taught / "run", move), "I love you a lot", target="Te amo mucho")
-    assert moved.surprisal[0] == pytest.approx(found.surprisal[0])
-    assert moved.surprisal[1] != found.surprisal[1]
-    with pytest.raises(UserError, match="not for translators"):
-        regard.edited(taught / "run", '{"do": "patch", "site": "hidden", "text": "I"}')
-    with pytest.raises(UserError, match="nothing to look at"):
-        regard.look(taught / "run", " ")
-
-
-def test_the_page_of_a_translation_shades_its_source(taught: Path, tmp_path: Path):
-    chromium = shutil.which("chromium")
-    if chromium is None:
-        pytest.skip("chromium is not installed")
-    from playwright.sync_api import sync_playwright
-
-    found = regard.look(taught / "back", "Te amo mucho")
-    (tmp_path / "page.html").write_text(page(found, "a translation"))
-    errors = list[object]()
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox", "--disable-background-networking"])
-        opened = browser.new_page(viewport={"width": 360, "height": 640})
-        opened.on("pageerror", lambda error: errors.append(error))
-        opened.goto((tmp_path / "page.html").as_uri())
-        opened.wait_for_selector("body[data-ready]")
-        assert opened.locator("#source button").all_inner_texts() == found.columns
-        assert opened.locator("#text button").all_inner_texts() == found.tokens
-        opened.locator("#text button").first.click()
-        titles = opened.locator("#source button").evaluate_all("all => all.map(one => Number(one.title))")
-        assert titles == pytest.approx(found.weights["layer0.cross"][0, 0].tolist(), abs=1 / 255 + 0.0005)
-        assert "It might have said" in opened.locator("#next").inner_text()
-        assert opened.evaluate("document.documentElement.scrollWidth") <= 360
-        browser.close()
-    assert errors == []
 
 
 def test_options_of_translators_are_options_of_training(tmp_path: Path):
@@ -345,74 +304,6 @@ def test_wrong_alignments_and_sentences_are_told(taught: Path, tmp_path: Path, m
         regard.translate(counted, "a")
 
 
-def test_what_was_said_stays_and_the_rest_is_searched_for():
-    model = make(RecurrentTranslator, width=6)
-    end, longest_B = 0, torch.full((3,), 4)
-    every = beam_search(model, model.read(SOURCES), end, beam=V**4, longest_B=longest_B, penalty=0.0)
-    for row, found in enumerate(beam_search(model, model.read(SOURCES), end, beam=V**4, longest_B=longest_B, penalty=0.0, said=[2, 1])):
-        assert all(one.ids[:2] == [2, 1] for one in found)
-        best = next(one for one in every[row] if one.ids[:2] == [2, 1])  # the best of all that begin so
-        assert found[0].ids == best.ids
-        assert found[0].log_prob == pytest.approx(best.log_prob, abs=1e-5)
-
-
-def test_one_link_is_moved_and_the_rest_is_said_again(taught: Path, capsys):
-    before, after = regard.what_if(taught / "run", "I love you a lot", (4, 1))
-    assert before.text == "Te amo mucho"
-    assert after.tokens[0] == "Te"
-    assert after.attention["attention"][0, 1].tolist() == pytest.approx([0, 0, 0, 0, 1, 0])  # "lot", and nothing else
-    assert after.attention["attention"][0, 0].tolist() == pytest.approx(before.attention["attention"][0, 0].tolist(), abs=1e-5)
-    _, turned = regard.what_if(taught / "back", "Te amo mucho", (1, 0))  # several layers and heads, all made to look there
-    assert all(weights[:, 0].tolist() == [pytest.approx([0, 1, 0, 0])] * len(weights) for weights in turned.attention.values())
-    assert main(["translate", str(taught / "run"), "I love you a lot", "--what-if", "4-1", "--json"]) == 0
-    assert json.loads(capsys.readouterr().out)["after"]["text"] == after.text
-    for arguments, words in (
-        (["I love you", "--what-if", "9-0"], "9-0 lies outside: source words go from 0 to 3"),
-        (["I love you", "--what-if", "1"], "'1' is not a link"),
-        (["I love you", "--what-if", "0-0 1-1"], "--what-if is one link"),
-        (["I", "you", "--what-if", "0-0"], "one link of one sentence"),
-    ):
-        assert main(["translate", str(taught / "run"), *arguments]) == 2
-        assert words in capsys.readouterr().err
-
-
-def test_an_unknown_word_is_copied_from_where_it_looks():
-    target = WordTokenizer([b"te", b"amo"], "line")
-    looked = {"one": torch.tensor([[[0.1, 0.8, 0.1], [0.2, 0.3, 0.5]]]), "two": torch.tensor([[[0.2, 0.7, 0.1], [0.4, 0.3, 0.3]]])}
-    # the end, the third column, is no word; the average of the second row is [0.3, 0.3, 0.4], the first of the two
-    assert _text(target, [target.unknown, target.unknown], ["Ann", "Strickland"], looked) == "Strickland Ann"
-    assert _text(target, [2, target.unknown], ["Ann", "Strickland"], looked) == "te Ann"
-    assert _text(target, [2, target.unknown], ["Ann", "Strickland"], {}) == "te <unk>"  # without attention nothing says which
-
-
-def test_names_are_copied_through(tmp_path: Path):
-    """Names seen once are unknown with a cutoff of 2, in training as later: what is learned is to say <unk> and where to look."""
-    known = {"Ann": "Ana", "Bob": "Beto", "Joe": "Pepe"}
-    lines = []
-    for number in range(400):  # either name, both or none are known, and the order is turned round: it has to look
-        one, other = ([*known, *[f"Name{number}{part}"] * 3][number // step % 6] for part, step in (("a", 1), ("b", 6)))
-        lines.append(f"{one} loves {other}\t{known.get(other, other)} ama {known.get(one, one)}\n")
-    (tmp_path / "pairs.tsv").write_text("".join(lines))
-    options = {"cutoff": 2, "steps": 300, "width": 64, "batch_tokens": 256, "dropout": 0.0}
-    trained = regard.train("recurrent-translator", pairs=str(tmp_path / "pairs.tsv"), out=str(tmp_path / "run"), **options)
-    (best,) = regard.translate(trained.run, "Strickland loves Bob")[0]
-    assert (best.text, best.tokens[2]) == ("Beto ama Strickland", "<unk>")
-    assert regard.translate(trained.run, "Ann loves Strickland")[0][0].text == "Strickland ama Ana"
-
-
-def test_two_translators_are_told_apart_or_not(taught: Path, capsys):
-    same = paired(["a b c d"] * 20, ["a b c d"] * 20, ["a b c d"] * 20)["bleu"]
-    assert (same.score, same.difference, same.p_value) == (pytest.approx(100), 0, 1)
-    better = paired(["a b x y"] * 20, ["a b c d"] * 20, ["a b c d"] * 20)["bleu"]
-    assert better.difference > 50
-    assert better.p_value < 0.05
-    files = ["--source", str(taught / "en.txt"), "--target", str(taught / "es.txt")]
-    assert main(["evaluate", str(taught / "run"), *files, "--against", str(taught / "run"), "--json"]) == 0
-    assert json.loads(capsys.readouterr().out)["against"]["bleu"]["p_value"] == 1
-    assert main(["evaluate", str(taught / "run"), *files, "--against", str(taught / "run")]) == 0
-    assert "+0.00 (p = 1.000, paired bootstrap)" in capsys.readouterr().out
-
-
 def test_minutes_are_for_every_family():
     for family in models.FAMILIES | models.TRANSLATORS:
         kind = models.family_class(family)
@@ -428,50 +319,6 @@ def test_medium_translators_are_larger():
         assert training.label_smoothing == 0.1
 
 
-def test_edits_on_edits_are_both_made(taught: Path):
-    """A model under edits can be edited again, also at the same site: the inner edit comes first."""
-    first = '{"do": "set", "site": "attention", "rows": [2], "columns": [0], "value": 1.0}'
-    second = '{"do": "set", "site": "attention", "rows": [1], "columns": [4], "value": 1.0}'
-    both = regard.edited(taught / "run", f"[{first}, {second}]")
-    nested = regard.edited(regard.edited(taught / "run", first), second)
-    weights = [regard.look(run, "I love you a lot", target="Te amo mucho").weights["attention"] for run in (both, nested)]
-    torch.testing.assert_close(weights[0], weights[1], rtol=0, atol=0)
-    assert weights[1][0, 1, 4] == weights[1][0, 2, 0] == 1
-
-
-def test_a_look_under_edits_is_at_the_same_words(taught: Path, capsys):
-    edit = '{"do": "set", "site": "attention", "rows": [0], "columns": [4], "value": 1.0}'  # another sentence is said
-    assert main(["look", str(taught / "run"), "--text", "I love you a lot", "--edit", edit]) == 0
-    told = capsys.readouterr().out
-    assert "past the text's last" not in told  # the fourth column is "lot"
-    edited = regard.look(regard.edited(taught / "run", edit), "I love you a lot")
-    before = regard.look(taught / "run", "I love you a lot", target=edited.ids)
-    assert before.tokens == edited.tokens
-    assert f"({edited.surprisal[0] - before.surprisal[0]:+.2f})" in told
-
-
-def test_a_translator_looks_at_itself_too(taught: Path):
-    source = regard.look(taught / "back", "Te amo mucho", target="I love you a lot", sites=["source.layer0.attention"])
-    assert (source.tokens, source.columns) == (["Te", "amo", "mucho", "</s>"], None)
-    assert source.weights["source.layer0.attention"].shape[1:] == (4, 4)
-    target = regard.look(taught / "back", "Te amo mucho", target="I love you a lot", sites=["layer1.attention"])
-    assert target.tokens == ["<s>", "I", "love", "you", "a", "lot"]
-    assert float(target.weights["layer1.attention"][:, 0, 0].min()) == 1  # the first sees itself alone
-    with pytest.raises(UserError, match="do not look at the same words"):
-        regard.look(taught / "back", "Te amo mucho", sites=["layer1.attention", "layer1.cross"])
-    long = "Te " * 200
-    for text, said, words in ((long, "I", "the text has 201 tokens"), ("Te amo", "I " * 200, "the target has 201 tokens")):
-        with pytest.raises(UserError, match=words):
-            regard.look(taught / "back", text, target=said)
-
-
-def test_what_did_not_end_has_no_end(taught: Path):
-    model = make(RecurrentTranslator, width=6)
-    never = 99  # an end that is never said
-    for one in beam_search(model, model.read(SOURCES), never, beam=2, longest_B=torch.full((3,), 4))[0]:
-        assert (one.ended, len(one.ids)) == (False, 4)
-
-
 def test_validation_pairs_may_be_the_training_pairs(taught: Path, capsys):
     assert main(["evaluate", str(taught / "run"), "--json"]) == 0  # it was trained so
     assert json.loads(capsys.readouterr().out)["sentences"] == 60
@@ -482,28 +329,3 @@ def test_pairs_exactly_as_long_as_the_limit_fit():
     three = parallel.Parallel((), ["I love", "I love you"], ["Te amo", "Te amo mucho"])
     encoded, kept = encode_pairs(three, source, target, 3)
     assert (kept.targets, encoded.too_long) == (["Te amo"], 1)  # with its end it has three tokens
-
-
-@pytest.mark.parametrize(
-    ("arguments", "words"),
-    [
-        (["I", "--what-if", "0-0\n1-1"], "--what-if has 2 lines"),
-        (["I", "--what-if", "\u00b2-0"], "is not a link"),
-        (["I", "--length-penalty", "nan"], "--length-penalty lies between"),
-        (["I", "--beam", "0"], "--count and --beam must be 1 or more"),
-        (["I love\nyou"], "has a line end in it"),
-        (["--out", "x.svg"], "--out draws one sentence"),
-    ],
-)
-def test_what_cannot_be_translated_is_told(taught: Path, tmp_path: Path, monkeypatch, capsys, arguments, words):
-    monkeypatch.chdir(tmp_path)
-    assert main(["translate", str(taught / "run"), *arguments]) == 2
-    told = capsys.readouterr()
-    assert told.out == ""
-    assert words in told.err
-
-
-def test_a_file_keeps_its_lines(taught: Path, tmp_path: Path, capsys):
-    (tmp_path / "en").write_bytes(b"I love you a lot\r\n\r\nWe spoke well\r\n\n\n")
-    assert main(["translate", str(taught / "run"), "--file", str(tmp_path / "en")]) == 0
-    assert capsys.readouterr().out == "Te amo mucho\n\nHablamos bien\n\n\n"

@@ -21,7 +21,7 @@ VERBS = {
     "puzzle": ("regard.commands.puzzle", "who can solve what, at which length"),
     "draw": ("regard.commands.draw", "a picture of weights from any tool"),
     "export": ("regard.commands.export", "a run in another form (ARPA, GPT-2)"),
-    "list": ("regard.commands.listing", "families, recipes, lessons, puzzles, benchmarks"),
+    "list": ("regard.commands.listing", "families, recipes, lessons, puzzles"),
 }
 
 USER, MACHINE, INTERRUPTED = 2, 1, 130
@@ -74,7 +74,10 @@ def _check_utf8(arguments: list[str]) -> None:
             raise UserError(f"an argument is not UTF-8 (at letter {error.start} of {argument[:40]!a}); convert it first") from None
 
 
-_OUT_OF_MEMORY = "out of memory: lower --order, --context, --width or --batch, raise --cutoff for a smaller vocabulary, or give less text"
+_OUT_OF_MEMORY = (
+    "out of memory: lower --order, --context, --lookback, --window, --distant, --width or --batch, "
+    "raise --cutoff for a smaller vocabulary, or give less text"
+)
 
 
 def _disk(error: OSError) -> str:

@@ -6,7 +6,8 @@ from typing import Literal
 
 from regard.commands.parsing import parse
 from regard.commands.printing import print_json
-from regard.runs.comparing import Result, compare, for_people
+from regard.errors import UserError
+from regard.runs.comparing import Result, compare, for_people, go_on_comparing
 from regard.text.documents import Document
 
 
@@ -30,6 +31,8 @@ class Compare:
     """How often each is trained; the table then has intervals."""
     out: str = "comparison"
     """The folder for runs, report.html, report.md and results.json."""
+    resume: bool = False
+    """Finish the comparison in --out, which was stopped; its text and options are those it began with."""
     json: bool = False
     """One JSON object on standard output."""
 
@@ -43,7 +46,12 @@ def main(arguments: list[str]) -> None:
         reached = "no figure" if figure is None else f"{figure:.3f} bits per byte"
         print(f"{result.name:<14} {reached:<22} after {result.seconds:.1f} s", file=sys.stderr, flush=True)
 
-    comparison = compare(
+    if options.resume:
+        if options != Compare(out=options.out, json=options.json, resume=True):
+            raise UserError("--resume goes on with the text and options a comparison began with: give --out alone")
+        comparison = go_on_comparing(options.out, finished)
+    else:
+        comparison = compare(
         options.text, families=families, tokens=options.tokens, document=options.document, minutes=options.minutes,
         tokens_each=options.tokens_each, seeds=options.seeds, out=options.out, finished=finished,
     )  # fmt: skip

@@ -24,8 +24,8 @@ class Evaluate:
     """How far windows move on, for models with a bounded context; the context itself means no overlap."""
     cache: bool = False
     """Put a neural cache on the model: words that followed like states before are likelier now."""
-    cache_size: int = 2000
-    """How many states it remembers."""
+    cache_size: int | None = None
+    """How many states it remembers (2000)."""
     mix: str | None = None
     """Another run that reads the same tokens: the two are interpolated."""
     valid: tuple[str, ...] = ()
@@ -36,8 +36,8 @@ class Evaluate:
     """Their right translations."""
     pairs: str | None = None
     """Both in one file instead: source TAB target."""
-    beam: int = 5
-    """How many hypotheses a translator keeps."""
+    beam: int | None = None
+    """How many hypotheses a translator keeps (5)."""
     against: str | None = None
     """Another translator's run: how far it is ahead on the same sentences, and how often that would happen by chance."""
     edit: EditFile = None
@@ -51,8 +51,10 @@ def main(arguments: list[str]) -> None:
     if isinstance(run.model, Translator) or options.source or options.target or options.pairs:
         _evaluate_translator(options, run)
         return
-    if options.against is not None:
-        raise UserError("--against is for translators; regard compare ranks language models")
+    if options.against is not None or options.beam is not None:
+        raise UserError("--against and --beam are for translators; regard compare ranks language models")
+    if options.cache_size is not None and not options.cache:
+        raise UserError("--cache-size goes with --cache")
     if options.mix is not None:
         if options.cache:
             raise UserError("--mix and --cache do not go together")
@@ -61,7 +63,7 @@ def main(arguments: list[str]) -> None:
         run = mix(run, options.mix, options.valid)
         extra = {"weight": run.model.weight}
     elif options.cache:
-        run = cached(run, options.cache_size, options.valid)
+        run = cached(run, 2000 if options.cache_size is None else options.cache_size, options.valid)
     elif options.valid:
         raise UserError("--valid goes with --mix or --cache; name the text to measure with --text FILE")
     result = evaluate(run, options.text, stride=options.stride).to_json() | extra
@@ -72,11 +74,11 @@ def main(arguments: list[str]) -> None:
 
 
 def _evaluate_translator(options: Evaluate, run: Run) -> None:
-    if options.text or options.mix or options.cache or options.stride or options.valid:
+    if options.text or options.mix or options.cache or options.cache_size is not None or options.stride or options.valid:
         raise UserError("a translator is measured on --source and --target, or --pairs")
-    pairs = read_pairs(options.source, options.target, options.pairs)
-    result = evaluate_translations(run, pairs, beam=options.beam).to_json()
-    found = {} if options.against is None else against(run, options.against, pairs, beam=options.beam)
+    pairs, beam = read_pairs(options.source, options.target, options.pairs), options.beam if options.beam is not None else 5
+    result = evaluate_translations(run, pairs, beam=beam).to_json()
+    found = {} if options.against is None else against(run, options.against, pairs, beam=beam)
     if options.json:
         print_json(result | ({"against": {name: vars(one) for name, one in found.items()}} if found else {}))
         return

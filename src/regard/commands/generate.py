@@ -40,11 +40,9 @@ def main(arguments: list[str]) -> None:
     run = writer(under(options.run, options.edit))
     texts = [""] * options.count
     live = options.count == 1 and not options.json
-    if live:
-        print(options.prompt, end="")
-    for pieces in stream(run, options.prompt, options.length, options.count, options.seed, sampling):
+    for number, pieces in enumerate(stream(run, options.prompt, options.length, options.count, options.seed, sampling)):
         if live:
-            print(pieces[0], end="", flush=True)
+            print(options.prompt * (number == 0) + pieces[0], end="", flush=True)
         texts = [text + piece for text, piece in zip(texts, pieces, strict=True)]
     if options.json:
         print_json({"prompt": options.prompt, "texts": texts})

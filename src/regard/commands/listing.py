@@ -12,7 +12,7 @@ from regard.text.puzzles import PUZZLES
 
 @dataclass(frozen=True, kw_only=True)
 class List:
-    """Families, recipes, lessons, puzzles and benchmarks."""
+    """Families, recipes with what each reached, lessons and puzzles."""
 
     json: bool = False
     """One JSON object on standard output."""

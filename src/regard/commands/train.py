@@ -10,8 +10,9 @@ from regard.commands.printing import print_json, print_lines
 from regard.errors import UserError
 from regard.models import FAMILIES, TRANSLATORS, family_class
 from regard.runs.descent import Listener, Report
+from regard.runs.options import option_kinds
 from regard.runs.recipes import find_recipe, train_recipe
-from regard.runs.training import option_kinds, train
+from regard.runs.training import train
 
 
 @dataclass(frozen=True, kw_only=True)

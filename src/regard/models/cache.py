@@ -26,7 +26,7 @@ from regard.parts.scores import Dot
 
 @dataclass(frozen=True)
 class CacheState(State):
-    inner: State
+    inner: State | None  # None: what stands before the model's context is the cache's alone
     last_BD: Tensor  # the newest state, whose next word is not known yet
     key_BSD: Tensor  # earlier states
     token_BS: Tensor  # the word that followed each

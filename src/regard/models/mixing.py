@@ -28,30 +28,31 @@ class Interpolation(LanguageModel):
         super().__init__(first.vocabulary_size, None)
         self.first, self.second, self.weight = first, second, weight
         self.context = min((c for c in (first.context, second.context) if c is not None), default=None)
+        self.batch_tokens, self.row_tokens = min(first.batch_tokens, second.batch_tokens), min(first.row_tokens, second.row_tokens)
+        self.cache = first.cache or second.cache
 
     def forward(self, tokens_BT: Tensor, state: PairState | None = None, look: Any = None) -> tuple[Prediction, PairState]:
         one, first = self.first(tokens_BT, None if state is None else state.first)
         two, second = self.second(tokens_BT, None if state is None else state.second)
-        return InterpolatedPrediction(one, two, self.weight), PairState(first.position_B, first, second)
+        return InterpolatedPrediction(one, two, self), PairState(first.position_B, first, second)
+
+    def mixed(self, first: Tensor, second: Tensor) -> Tensor:
+        """Two log-probabilities of the same tokens as one; log 0 is -inf: then the other model speaks alone."""
+        logs = [math.log(share) if share > 0 else -math.inf for share in (self.weight, 1 - self.weight)]
+        return torch.logaddexp(first + logs[0], second + logs[1])
 
 
 @final
 class InterpolatedPrediction(Prediction):
-    def __init__(self, first: Prediction, second: Prediction, weight: float):
-        self.first, self.second = first, second
-        self._weight = weight
-        # log 0 is -inf: then the other model speaks alone
-        self._logs = [math.log(share) if share > 0 else -math.inf for share in (weight, 1 - weight)]
-
-    def _mixed(self, first: Tensor, second: Tensor) -> Tensor:
-        return torch.logaddexp(first + self._logs[0], second + self._logs[1])
+    def __init__(self, first: Prediction, second: Prediction, model: Interpolation):
+        self.first, self.second, self._model = first, second, model
 
     def log_probs(self) -> Tensor:
-        return self._mixed(self.first.log_probs(), self.second.log_probs())
+        return self._model.mixed(self.first.log_probs(), self.second.log_probs())
 
     def at(self, positions_BK: Tensor) -> "InterpolatedPrediction":
-        return InterpolatedPrediction(self.first.at(positions_BK), self.second.at(positions_BK), self._weight)
+        return InterpolatedPrediction(self.first.at(positions_BK), self.second.at(positions_BK), self._model)
 
     def nll(self, targets_BT: Tensor) -> Tensor:
-        mixed_BT = -self._mixed(-self.first.nll(targets_BT), -self.second.nll(targets_BT))
+        mixed_BT = -self._model.mixed(-self.first.nll(targets_BT), -self.second.nll(targets_BT))
         return torch.where(targets_BT < 0, 0.0, mixed_BT)

@@ -56,6 +56,8 @@ class Ngram(LanguageModel):
                 raise UserError("--order must be 1 or more")
             if not 0 < self.k < float("inf"):
                 raise UserError("--k must be above 0")
+            if self.k != 1 and self.smoothing != "add-k":
+                raise UserError(f"--k goes with --smoothing add-k, not with {self.smoothing}")
             if not self.prune or self.prune[0] != 0 or list(self.prune) != sorted(self.prune):
                 raise UserError("--prune must begin with 0 and never fall, for example --prune 0 0 1; --cutoff prunes words")
             if any(self.prune) and not self.smoothing.endswith("kneser-ney"):

@@ -3,6 +3,12 @@
 from regard.errors import UserError
 
 
+def check_seed(seed: int) -> int:
+    if not 0 <= seed < 2**63:
+        raise UserError("--seed is a whole number, 0 or more and below 2 ** 63")
+    return seed
+
+
 def at_least(lowest: int, **options: int) -> None:
     for name, value in options.items():
         if value < lowest:

@@ -55,6 +55,8 @@ class TrunkConfig:
         share(dropout=self.dropout)
         groups = self.heads if self.key_value_heads is None else self.key_value_heads
         at_least(1, key_value_heads=groups)
+        if self.projections == "none" and (self.query_key_norm or self.key_value_heads is not None):
+            raise UserError("--query-key-norm and --key-value-heads are of learned queries, keys and values: leave out --projections none")
         if self.heads % groups:
             raise UserError(f"--heads {self.heads} cannot be divided among --key-value-heads {groups}; choose a divisor")
         if self.width % self.heads:

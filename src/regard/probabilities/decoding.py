@@ -24,8 +24,8 @@ class Sampling:
     top_p: float | None = None
 
     def __post_init__(self) -> None:
-        if not 0 <= self.temperature < float("inf"):
-            raise UserError("--temperature must be 0 (greedy) or more")
+        if self.temperature != 0 and not 1e-3 <= self.temperature < float("inf"):
+            raise UserError("--temperature must be 0 (greedy), or 0.001 or more")
         if self.top_k is not None and self.top_k < 1:
             raise UserError("--top-k must be 1 or more")
         if self.top_p is not None and not 0 < self.top_p <= 1:
@@ -46,7 +46,7 @@ class Sampling:
 
 
 def generate(
-    model: LanguageModel, prompts: Sequence[Sequence[int]], length: int, end: int, sampling: Sampling, generator: torch.Generator
+    model: LanguageModel, prompts: Sequence[Sequence[int]], length: int, end: int | None, sampling: Sampling, generator: torch.Generator
 ) -> Iterator[Tensor]:
     """(B) tokens at a time, at most `length` times; a row whose document has ended gives ENDED from then on.
 
@@ -61,7 +61,8 @@ def generate(
         with torch.inference_mode():
             log_probs_BV = prediction.log_probs()[:, 0].cpu()
         token_B = sampling.choose(log_probs_BV, generator).masked_fill_(ended_B, ENDED)
-        ended_B |= token_B == end
+        if end is not None:
+            ended_B |= token_B == end
         yield token_B
         if step + 1 == length or bool(ended_B.all()):
             return

@@ -6,14 +6,16 @@ Shape legend: B rows, T positions, N tokens of the text.
 import math
 import time
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from regard.errors import UserError
-from regard.models.contract import LanguageModel
+from regard.models.cache import CacheState
+from regard.models.contract import LanguageModel, State
+from regard.models.mixing import Interpolation
 from regard.models.translation import Translator
 from regard.tokens.batches import batches, overlapping, read_rows, whole_documents
 from regard.tokens.contract import Encoded, Tokenizer
@@ -52,15 +54,19 @@ def scores(model: LanguageModel, text: Encoded, stride: int | None = None) -> It
     context = model.context
     if stride is not None and (context is None or not 1 <= stride <= context):
         raise UserError("--stride is for models with a bounded context, and lies between 1 and that context")
-    windows = whole_documents(text) if context is None else overlapping(text, context, stride or context)
+    if stride is not None and model.cache is not None:
+        raise UserError("a cache goes on from window to window, so they do not overlap: leave --stride out")
+    windows = whole_documents(text) if context is None or model.cache is not None else overlapping(text, context, stride or context)
     for batch in batches(windows, model.batch_tokens):
-        state = None
+        state: State | None = None
         for rows in read_rows(text, batch, model.start, model.padding, context or model.row_tokens):
             with torch.inference_mode():
                 prediction, state = model(rows.tokens_BT.to(model.device), state)
                 nll_BT = prediction.nll(rows.targets_BT.to(model.device)).cpu()
             scored_BT = rows.places_BT >= 0
             yield rows.places_BT[scored_BT], nll_BT[scored_BT]
+            if context is not None and isinstance(state, CacheState):
+                state = replace(state, inner=None)  # the model begins a new window, the cache goes on
 
 
 def pair_losses(model: Translator, pairs: EncodedPairs) -> Tensor:
@@ -80,6 +86,9 @@ def pair_losses(model: Translator, pairs: EncodedPairs) -> Tensor:
 
 def token_losses(model: LanguageModel, text: Encoded, stride: int | None = None) -> Tensor:
     """(N): -log P of every token of the text, in its order."""
+    if isinstance(model, Interpolation):  # each with a context of its own: what needs none is not cut to the other's
+        parts = [token_losses(part, text, stride if part.context or not model.context else None) for part in (model.first, model.second)]
+        return -model.mixed(-parts[0], -parts[1])
     nll_N = torch.empty(len(text), dtype=torch.float64)
     for places, nll in scores(model, text, stride):
         nll_N[places] = nll.double()

@@ -17,7 +17,7 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 from regard.errors import UserError
-from regard.runs.folder import file_hash, write_tensors
+from regard.runs.folder import LOCK, file_hash, write_tensors
 
 TENSORS, PROGRESS = "tensors.safetensors", "progress.json"
 
@@ -46,7 +46,7 @@ def load_checkpoint(out: Path) -> tuple[dict[str, Tensor], dict[str, Any]] | Non
     """The newest whole checkpoint, or None where there is none yet."""
     for folder in reversed(_checkpoints(out)):
         try:
-            progress = json.loads((folder / PROGRESS).read_text())
+            progress = json.loads((folder / PROGRESS).read_text("utf-8"))
             if file_hash(folder / TENSORS) == progress["sha256"]:
                 return load_file(folder / TENSORS), progress
         except (OSError, ValueError, KeyError):
@@ -74,7 +74,7 @@ def only_writer(out: Path) -> Iterator[None]:
     import fcntl
 
     out.mkdir(parents=True, exist_ok=True)
-    with (out / ".lock").open("w") as file:
+    with (out / LOCK).open("w") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -82,7 +82,7 @@ def only_writer(out: Path) -> Iterator[None]:
         try:
             yield
         finally:
-            (out / ".lock").unlink(missing_ok=True)
+            (out / LOCK).unlink(missing_ok=True)
 
 
 def optimiser_tensors(optimisers: list[torch.optim.Optimizer]) -> dict[str, Tensor]:

@@ -2,26 +2,31 @@
 
 import json
 import math
+import shutil
 import statistics
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
-from regard.errors import UserError
+from regard.errors import Interrupted, UserError
 from regard.models import FAMILIES, family_class
+from regard.models.translation import Translator
 from regard.probabilities.measures import Measure, summarise, token_losses
 from regard.runs.descent import METRICS, TIMING
-from regard.runs.folder import check_free
+from regard.runs.folder import CONFIG, TRAINING, check_free, load, write_json
 from regard.runs.ladder import Column, Ladder, ladders
 from regard.runs.machine import to_best_device
 from regard.runs.optimisers import TrainingOptions
-from regard.runs.training import Trained, train, with_defaults
+from regard.runs.options import with_defaults
+from regard.runs.training import Trained, train
 from regard.text.builtin import topics
-from regard.text.documents import Document, hold_out
-from regard.text.files import read, read_file
+from regard.text.documents import Document
+from regard.text.files import hold_out_files, read
+from regard.tokens.choose import Kind
 
+PLAN, RESULTS = "plan.json", "results.json"
 STUDENT = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228)  # 97.5% points for 1, 2, ... degrees of freedom
 
 
@@ -60,6 +65,46 @@ class Comparison:
         }
 
 
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """What is compared, under which budget; kept beside the runs, so that a comparison that was stopped can go on."""
+
+    families: tuple[str, ...]
+    tokens: str
+    document: Document
+    minutes: float | None
+    tokens_each: int | None
+    seeds: int
+
+    def __post_init__(self) -> None:
+        if self.minutes is not None and self.tokens_each is not None:
+            raise UserError("give --minutes or --tokens-each, not both")
+        if self.minutes is not None and not 0 < self.minutes < math.inf:
+            raise UserError("--minutes must be above 0")
+        if self.seeds < 1 or (self.tokens_each is not None and self.tokens_each < 1):
+            raise UserError("--seeds and --tokens-each must be 1 or more")
+        for name in self.families:
+            family, kind = self.of(name)
+            if issubclass(family_class(family), Translator):
+                raise UserError(f"{family} translates; compare is for: {', '.join(FAMILIES)}")
+            if kind not in get_args(Kind):
+                raise UserError(f"{name}: tokens are {', '.join(get_args(Kind))}")
+            if self.families.count(name) > 1:
+                raise UserError(f"{name} is named twice")
+
+    def of(self, name: str) -> tuple[str, str]:
+        """(family, tokens) of a name such as ngram or ngram:word."""
+        family, _, kind = name.partition(":")
+        return family, kind or self.tokens
+
+    def trainings(self) -> Iterator[tuple[str, int, str]]:
+        """(name, seed, folder): counting gives the same with every seed."""
+        for name in self.families:
+            counts = family_class(self.of(name)[0]).training_defaults is None
+            for seed in range(1, 2 if counts else self.seeds + 1):
+                yield name, seed, name.replace(":", "-") + (f"-{seed}" if seed > 1 else "")
+
+
 def compare(
     text: str | Sequence[str] = (),
     *,
@@ -78,51 +123,82 @@ def compare(
 
     >>> regard.compare("my.txt", families=["ngram", "lstm"], minutes=1).table()  # doctest: +SKIP
     """
-    if minutes is not None and tokens_each is not None:
-        raise UserError("give --minutes or --tokens-each, not both")
-    if seeds < 1 or (tokens_each is not None and tokens_each < 1):
-        raise UserError("--seeds and --tokens-each must be 1 or more")
-    chosen = [_named(name, tokens) for name in families or FAMILIES]
+    plan = Plan(
+        families=tuple(families or FAMILIES), tokens=tokens, document=document, minutes=minutes, tokens_each=tokens_each, seeds=seeds
+    )
     out = Path(out)
     check_free(out)
-    parts = _split(out, text)
-    results, columns = list[Result](), list[Column]()
-    for name, family, kind in chosen:
-        for seed in range(1, seeds + 1 if family_class(family).training_defaults is not None else 2):
-            folder = out / (name.replace(":", "-") if seed == 1 else f"{name.replace(':', '-')}-{seed}")
-            budget = _budget(family, minutes, tokens_each)
-            options: dict[str, Any] = {**parts, **budget, "tokens": kind, "document": document, "seed": seed}
-            trained = train(family, out=str(folder), **options)
-            result, column = _measured(name, seed, trained, parts["test"])
-            results.append(result)
-            if seed == 1:
-                columns.append(column)
-            finished(result)
-    comparison = Comparison(out, results, notes(results), ladders(columns))
+    _write_parts(out, text)
+    write_json(asdict(plan), out / PLAN)
+    return _carry_out(plan, out, finished)
+
+
+def go_on_comparing(out: str | Path, finished: Callable[[Result], None] = lambda result: None) -> Comparison:
+    """Finish a comparison that was stopped: what is trained stays, what was being trained goes on."""
+    out = Path(out)
+    if not (out / PLAN).is_file():
+        raise UserError(f"{out}: no comparison to resume there; give the --out of one that was stopped")
+    if (out / RESULTS).is_file():
+        raise UserError(f"{out}: this comparison is finished; there is nothing to resume")
+    try:
+        kept = json.loads((out / PLAN).read_text("utf-8"))
+        plan = Plan(**{**kept, "families": tuple(kept["families"])})
+    except (ValueError, KeyError, TypeError):
+        raise UserError(f"{out}: {PLAN} is damaged; remove that folder and compare again") from None
+    return _carry_out(plan, out, finished)
+
+
+def _carry_out(plan: Plan, out: Path, finished: Callable[[Result], None]) -> Comparison:
+    results, columns, left_out = list[Result](), list[Column](), dict[str, UserError]()
+    for name, seed, folder in plan.trainings():
+        try:
+            trained = _trained(plan, name, seed, out, out / folder)
+        except UserError as error:  # too little text for this one, say; the others need not be lost
+            left_out[name] = error
+            continue
+        except Interrupted:
+            raise Interrupted(f"stopped; what is trained stays. Go on with: regard compare --out {out} --resume") from None
+        result, column = _measured(name, seed, trained, _parts(out, "test"))
+        results.append(result)
+        if seed == 1:
+            columns.append(column)
+        finished(result)
+    if not results:
+        shutil.rmtree(out)
+        raise next(iter(left_out.values()))
+    said = [f"{name} is not in the table: {error}." for name, error in left_out.items()]
+    comparison = Comparison(out, results, [*notes(results), *said], ladders(columns))
     write(comparison)
     return comparison
 
 
-def _named(name: str, tokens: str) -> tuple[str, str, str]:
-    family, _, kind = name.partition(":")
-    family_class(family)
-    if (kind or tokens) not in ("char", "word", "byte", "bpe"):
-        raise UserError(f"{name}: tokens are char, word, byte or bpe")
-    return name, family, kind or tokens
+def _trained(plan: Plan, name: str, seed: int, out: Path, folder: Path) -> Trained:
+    family, kind = plan.of(name)
+    if (folder / CONFIG).is_file():
+        run = load(folder)
+        return Trained(run, run.config.get("steps", 0), run.config["tokens"], run.config["seconds"], run.config.get("loss"))
+    if (folder / TRAINING).is_file():
+        return train(family, out=str(folder), resume=True)
+    texts: dict[str, Any] = {option: _parts(out, part) for option, part in {"text": "train", "valid": "valid", "test": "test"}.items()}
+    budget = _budget(family, plan.minutes, plan.tokens_each)
+    return train(family, out=str(folder), **texts, **budget, tokens=kind, document=plan.document, seed=seed)
 
 
-def _split(out: Path, text: str | Sequence[str]) -> dict[str, str]:
-    """Training, validation and test text as files of the comparison, so that every run can be measured again."""
-    whole = "".join(source.text for source in (read([text] if isinstance(text, str) else text) or [topics()]))
-    rest, test = hold_out(whole)
-    first, valid = hold_out(rest)
+def _write_parts(out: Path, text: str | Sequence[str]) -> None:
+    """Training, validation and test text as files of the comparison, so that every run can be measured again. Files stay apart."""
+    rest, test = hold_out_files(read([text] if isinstance(text, str) else text) or [topics()])
+    first, valid = hold_out_files(rest)
     if not (first and valid and test):
         raise UserError("the text is too short to be split into training, validation and test: give more")
     folder = out / "text"
     folder.mkdir(parents=True)
     for name, part in {"train": first, "valid": valid, "test": test}.items():
-        (folder / f"{name}.txt").write_bytes(part.encode())
-    return {"text": str(folder / "train.txt"), "valid": str(folder / "valid.txt"), "test": str(folder / "test.txt")}
+        for number, source in enumerate(part, 1):
+            (folder / (f"{name}.txt" if number == 1 else f"{name}-{number:05}.txt")).write_bytes(source.utf8)
+
+
+def _parts(out: Path, name: str) -> tuple[str, ...]:
+    return (str(out / "text" / f"{name}.txt"), *sorted(map(str, (out / "text").glob(f"{name}-*.txt"))))
 
 
 def _budget(family: str, minutes: float | None, tokens_each: int | None) -> dict[str, Any]:
@@ -136,15 +212,15 @@ def _budget(family: str, minutes: float | None, tokens_each: int | None) -> dict
     return {"steps": math.ceil(tokens_each / (training.batch * length)), "evaluate_every": 100}
 
 
-def _measured(name: str, seed: int, trained: Trained, test: str) -> tuple[Result, Column]:
+def _measured(name: str, seed: int, trained: Trained, test: Sequence[str]) -> tuple[Result, Column]:
     run, folder = trained.run, trained.run.folder
     assert folder is not None
     curve = []
     if (folder / METRICS).exists():
-        lines = [[json.loads(line) for line in (folder / file).read_text().splitlines()] for file in (METRICS, TIMING)]
+        lines = [[json.loads(line) for line in (folder / file).read_text("utf-8").splitlines()] for file in (METRICS, TIMING)]
         curve = [{"seconds": timing["seconds"], "valid_loss": metric["valid_loss"]} for metric, timing in zip(*lines, strict=True)]
     began = time.perf_counter()
-    text = run.tokenizer.encode_texts([read_file(test).text])
+    text = run.tokenizer.encode_texts([source.text for source in read(test)])
     to_best_device(run.model)
     nll_N = token_losses(run.model, text)
     result = Result(
@@ -208,6 +284,7 @@ def _rows(results: list[Result]) -> list[dict[str, Any]]:
         same = [result for result in results if result.name == name]
         figures = [result.measure.bits_per_byte for result in same if result.measure.bits_per_byte is not None]
         mean = statistics.fmean(figures) if figures else None
+        losses = [result.measure.loss for result in same if result.measure.loss is not None]
         spread = _interval(figures)
         rows.append(
             {
@@ -215,7 +292,7 @@ def _rows(results: list[Result]) -> list[dict[str, Any]]:
                 "rank": None if comparable(reference.measure, same[0].measure) else mean,
                 "bits_per_byte": mean,
                 "interval": spread,
-                "perplexity": same[0].measure.perplexity,
+                "perplexity": math.exp(statistics.fmean(losses)) if losses and max(losses) < 700 else None,
                 "parameters": same[0].parameters,
                 "seconds": statistics.fmean(result.seconds for result in same),
                 "tokens_per_second": statistics.fmean(result.training_tokens_per_second for result in same),
@@ -231,7 +308,8 @@ def _interval(figures: list[float]) -> float | None:
     """Half the width of a 95% interval of the mean, by Student's t."""
     if len(figures) < 2:
         return None
-    t = STUDENT[len(figures) - 2] if len(figures) - 2 < len(STUDENT) else 1.96
+    freedom = len(figures) - 1
+    t = STUDENT[freedom - 1] if freedom <= len(STUDENT) else 1.960 + 2.372 / freedom + 2.822 / freedom**2  # Cornish and Fisher's series
     return t * statistics.stdev(figures) / math.sqrt(len(figures))
 
 
@@ -254,9 +332,9 @@ def write(comparison: Comparison) -> None:
 
     table = comparison.table()
     shown = [for_people(row) for row in table]
-    (comparison.out / "results.json").write_text(json.dumps(comparison.to_json(), indent=2))
+    (comparison.out / RESULTS).write_text(json.dumps(comparison.to_json(), indent=2))
     lines = ["| " + " | ".join(shown[0]) + " |", "|" + " --- |" * len(shown[0]), *("| " + " | ".join(row.values()) + " |" for row in shown)]
-    (comparison.out / "report.md").write_text("\n".join(["# Comparison", "", *lines, "", *comparison.notes, ""]))
+    (comparison.out / "report.md").write_text("\n".join(["# Comparison", "", *lines, "", *comparison.notes, ""]), "utf-8")
     points = [{"name": result.name, **point} for result in comparison.results for point in result.curve]
     order = [row["name"] for row in table]
     bars = charts.bars([row for row in table if row["rank"] is not None])
@@ -266,4 +344,4 @@ def write(comparison: Comparison) -> None:
         ladder.write(comparison.out / ("ladder.tsv" if number == 1 else f"ladder-{number}.tsv"))
     several = [ladder.passage() for ladder in comparison.ladders if len(ladder.names) > 1]  # alone, nobody knew better
     passages = [(ladder.tokens, ladder.names, ladder.nll_NM.tolist()) for ladder in several]
-    (comparison.out / "report.html").write_text(charts.page("Comparison", parts, shown, comparison.notes, passages))
+    (comparison.out / "report.html").write_text(charts.page("Comparison", parts, shown, comparison.notes, passages), "utf-8")

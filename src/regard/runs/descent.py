@@ -18,6 +18,7 @@ from torch import Tensor, nn
 
 from regard.errors import Interrupted, MachineError
 from regard.models.contract import LanguageModel, State
+from regard.models.memory import kept_for_reuse
 from regard.models.translation import Translator
 from regard.runs.board import Board
 from regard.runs.checkpoint import load_checkpoint, optimiser_tensors, restore_optimisers, save_checkpoint
@@ -27,6 +28,7 @@ from regard.tokens.contract import Encoded
 from regard.tokens.schedule import Corpus, Schedule
 
 METRICS, TIMING, SAMPLES = "metrics.jsonl", "timing.jsonl", "samples.txt"  # what takes time is kept apart: the rest can be repeated
+SAMPLE = "--- step "
 
 
 class Step(nn.Module):
@@ -112,7 +114,7 @@ class Descent:
         self.board = Board(self.out / "tensorboard", self.progress.step) if self.options.tensorboard else None
         began, shown = time.perf_counter() - self.progress.seconds, 0.0
         reported = (time.perf_counter(), self.progress.tokens)
-        with stopping() as stop, (self.out / METRICS).open("a") as metrics:
+        with stopping() as stop, kept_for_reuse(), (self.out / METRICS).open("a") as metrics:
             while not self._done():
                 self._train_step()
                 now = time.perf_counter()
@@ -120,13 +122,14 @@ class Descent:
                 if now - shown > 0.5:
                     self._report(self._settle(), reported)
                     shown = now
-                if stop.asked:
-                    self._save()
-                    raise Interrupted(f"stopped at step {self.progress.step}, which is saved")
-                if self.progress.step % self.options.evaluate_every == 0:
+                due = self.progress.step % self.options.evaluate_every == 0
+                if due:
                     self._validate(metrics)
+                if due or stop.asked:
                     self._save()
                     reported = (time.perf_counter(), self.progress.tokens)
+                if stop.asked:
+                    raise Interrupted(f"stopped at step {self.progress.step}, which is saved")
             if self.losses or self.progress.summed_steps:
                 self._validate(metrics)
         if self.best:
@@ -181,14 +184,14 @@ class Descent:
         values = torch.stack(self.losses).tolist() if self.losses else []
         self.losses.clear()
         for back, value in zip(range(len(values), 0, -1), values, strict=True):
-            if not math.isfinite(value):
-                raise MachineError(
-                    f"the loss is not a number at step {progress.step - back}; the last checkpoint in {self.out} is whole: "
-                    "train again with a lower --learning-rate"
-                )
+            self._check(value, progress.step - back + 1)
             progress.summed_loss += value
         progress.summed_steps += len(values)
         return values[-1] if values else math.nan
+
+    def _check(self, loss: float, step: int) -> None:
+        if not math.isfinite(loss):
+            raise MachineError(f"the loss is not a number at step {step}: train again, into another --out, with a lower --learning-rate")
 
     def _next_rows(self) -> tuple[Tensor, Tensor, Tensor | None]:
         progress = self.progress
@@ -208,6 +211,7 @@ class Descent:
         self._settle()
         self.model.eval()
         loss = self.validate() if self.validate is not None else progress.summed_loss / progress.summed_steps
+        self._check(loss, progress.step)
         judged = loss if self.judge is None else self.judge()
         row = {
             "step": progress.step,
@@ -223,8 +227,8 @@ class Descent:
         metrics.flush()
         with (self.out / TIMING).open("a") as timing:
             timing.write(json.dumps({"step": progress.step, "seconds": progress.seconds}) + "\n")
-        with (self.out / SAMPLES).open("a") as samples:
-            samples.write(f"--- step {progress.step}\n{self.sample()}\n")
+        with (self.out / SAMPLES).open("a", encoding="utf-8") as samples:
+            samples.write(f"{SAMPLE}{progress.step}\n{self.sample()}\n")
         progress.metrics += 1
         progress.summed_loss, progress.summed_steps = 0.0, 0
         if self.options.average > 1:
@@ -287,8 +291,10 @@ class Descent:
             torch.cuda.set_rng_state(tensors["random.cuda"])
         for name in (METRICS, TIMING):
             (self.out / name).touch()  # stopped before the first validation, there is none yet
-            lines = (self.out / name).read_text().splitlines(keepends=True)[: self.progress.metrics]
+            lines = (self.out / name).read_text("utf-8").splitlines(keepends=True)[: self.progress.metrics]
             (self.out / name).write_text("".join(lines))
+        samples = (self.out / SAMPLES).read_text("utf-8").split(SAMPLE) if (self.out / SAMPLES).exists() else []
+        (self.out / SAMPLES).write_text(SAMPLE.join(samples[: self.progress.metrics + 1]), "utf-8")
 
 
 def _under(prefix: str, tensors: dict[str, Tensor]) -> dict[str, Tensor]:

@@ -6,6 +6,7 @@ the other files, so a damaged run is told from a whole one.
 
 import dataclasses
 import hashlib
+import itertools
 import json
 import os
 import platform
@@ -31,6 +32,7 @@ from regard.tokens.contract import Tokenizer
 FORMAT = 1
 CONFIG, MODEL, TOKENIZER, TRAINING = "config.json", "model.safetensors", "tokenizer.json", "training.json"
 SOURCE_TOKENIZER = "source_tokenizer.json"
+LOCK = ".lock"  # of the process that trains into a folder
 
 
 @dataclass(frozen=True)
@@ -63,8 +65,8 @@ def check_free(out: Path) -> None:
     if (out / CONFIG).exists():
         raise UserError(f"{out}: holds another run; choose another --out or remove that folder")
     if (out / TRAINING).exists():
-        raise UserError(f"{out}: holds a training that was stopped; go on with --resume, choose another --out or remove that folder")
-    if out.exists() and (not out.is_dir() or any(out.iterdir())):
+        raise UserError(f"{out}: holds a training that is not finished; if it was stopped, go on with --resume; or choose another --out")
+    if out.exists() and (not out.is_dir() or any(entry.name != LOCK for entry in out.iterdir())):
         raise UserError(f"{out}: is not an empty folder; choose another --out")
 
 
@@ -87,10 +89,10 @@ def save(run: Run, out: Path) -> Run:
 def finish(run: Run, folder: Path, **outcome: Any) -> Run:
     """Make a folder a run. config.json, which says what the others hold, comes last and is renamed into place."""
     write_tensors(run.model.tensors(), folder / MODEL)
-    (folder / TOKENIZER).write_text(json.dumps(run.tokenizer.to_json(), ensure_ascii=False))
+    (folder / TOKENIZER).write_text(json.dumps(run.tokenizer.to_json(), ensure_ascii=False), "utf-8")
     names = [MODEL, TOKENIZER]
     if run.source is not None:
-        (folder / SOURCE_TOKENIZER).write_text(json.dumps(run.source.to_json(), ensure_ascii=False))
+        (folder / SOURCE_TOKENIZER).write_text(json.dumps(run.source.to_json(), ensure_ascii=False), "utf-8")
         names.append(SOURCE_TOKENIZER)
     hashes = {name: file_hash(folder / name) for name in names}
     config = {**run.config, **outcome, "files": hashes}
@@ -101,7 +103,7 @@ def finish(run: Run, folder: Path, **outcome: Any) -> Run:
 def write_json(data: dict[str, Any], path: Path) -> None:
     """All of it or nothing, whenever the process is killed."""
     beside = path.with_suffix(".tmp")
-    beside.write_text(json.dumps(data, indent=2, ensure_ascii=False))
+    beside.write_text(json.dumps(data, indent=2, ensure_ascii=False), "utf-8")
     os.replace(beside, path)
 
 
@@ -152,14 +154,17 @@ def load(path: str | Path) -> Run:
     if not (folder / CONFIG).is_file():
         raise UserError(f"{folder}: not a run ({CONFIG} is missing); give the folder that regard train wrote")
     try:
-        config = json.loads((folder / CONFIG).read_text())
-        form, hashes = config["format"], config["files"]
+        config = json.loads((folder / CONFIG).read_text("utf-8"))
+        form, hashes = config["format"], {name: config["files"][name] for name in (MODEL, TOKENIZER)} | config["files"]
+        known = config["family"] in FAMILIES | TRANSLATORS
+        for record in itertools.chain(*(config["texts"][part] for part in ("train", "valid", "test"))):
+            _ = record["name"], record["sha256"]
     except (ValueError, KeyError, TypeError):
         raise UserError(f"{folder}: {CONFIG} is damaged; train the run again") from None
     if form != FORMAT:
         raise UserError(f"{folder}: written in format {form}, this regard reads format {FORMAT}; train the run again")
-    if config.get("family") not in FAMILIES | TRANSLATORS:
-        raise UserError(f"{folder}: of the family {config.get('family')!r}, which this regard does not have")
+    if not known:
+        raise UserError(f"{folder}: of the family {config['family']!r}, which this regard does not have")
     for name, expected in hashes.items():
         if not (folder / name).is_file():
             raise UserError(f"{folder}: half written ({name} is missing); train the run again")
@@ -176,13 +181,13 @@ def _of_another_tool(model: LanguageModel, tokenizer: Tokenizer, folder: Path | 
 def _open(folder: Path, config: dict[str, Any]) -> tuple[LanguageModel, Tokenizer, Tokenizer | None]:
     try:
         names = [name for name in (TOKENIZER, SOURCE_TOKENIZER) if name in config["files"]]
-        tokenizer, *source = (tokenizer_from_json(json.loads((folder / name).read_text())) for name in names)
+        tokenizer, *source = (tokenizer_from_json(json.loads((folder / name).read_text("utf-8"))) for name in names)
         family = family_class(config["family"])
         options = {name: tuple(value) if isinstance(value, list) else value for name, value in config["model"].items()}
         sizes = [config["source_size"]] if source else []
         model = family(config["vocabulary_size"], family.Config(**options), *sizes)
         model.assign(load_file(folder / MODEL))
-    except (ValueError, KeyError, TypeError, RuntimeError, SafetensorError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, RuntimeError, SafetensorError, UserError) as error:
         reason = str(error).splitlines()[0]
         raise UserError(f"{folder}: {CONFIG} does not fit the files beside it ({reason}); train the run again") from None
     return model.eval(), tokenizer, source[0] if source else None

@@ -19,8 +19,7 @@ from regard.runs.optimisers import TrainingOptions
 from regard.runs.using import stream
 from regard.text import parallel
 from regard.text.builtin import topics
-from regard.text.documents import hold_out
-from regard.text.files import Source, read
+from regard.text.files import Source, hold_out_files, read
 from regard.text.parallel import Parallel
 from regard.tokens.choose import TokenOptions, train_tokenizer
 from regard.tokens.contract import Encoded, Tokenizer
@@ -218,16 +217,7 @@ def _texts(options: TextOptions, hold: bool) -> tuple[list[Source], list[Source]
     valid, test = read(_paths(options.valid)), read(_paths(options.test))
     if valid or not hold:
         return sources, valid, test
-    first, last = hold_out("".join(source.text for source in sources))
-    train, left = [], len(first)
-    for source in sources:  # files stay apart: the last ones, and the end of the one with the cut, are held out
-        kept, rest = source.text[:left], source.text[left:]
-        left = max(0, left - len(source.text))
-        if kept:
-            train.append(Source(source.name, kept))
-        if rest:
-            valid.append(Source(source.name, rest, first=len(kept)))
-    assert sum(len(source.text) for source in valid) == len(last)
+    train, valid = hold_out_files(sources)
     if not train or not valid:
         raise UserError("the training text is too short to hold out a tenth of it: give more, or name a --valid text")
     return train, valid, test

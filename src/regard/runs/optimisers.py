@@ -19,7 +19,7 @@ class TrainingOptions:
     batch: int = 16
     """Rows a step."""
     segment: int = 64
-    """Tokens of a row a step, where a state is carried (recurrent models)."""
+    """Tokens of a row a step, where a state is carried (dan, window and recurrent models)."""
     learning_rate: float = 0.002
     """The highest learning rate."""
     warmup: float = 0.05

@@ -27,6 +27,8 @@ def train_recipe(name: str, data: str | Path = "data", *, listener: Listener = l
     >>> regard.train_recipe("wikitext2-lstm-650", data="data", out="runs/lstm-650")  # doctest: +SKIP
     """
     recipe = find_recipe(name)
+    if options.get("resume"):  # with what it began with
+        return train(recipe.family, listener=listener, **options)
     chosen = {
         key: value for key, value in recipe.options.items() if not (key in ("steps", "minutes") and {"steps", "minutes"} & set(options))
     }

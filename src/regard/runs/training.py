@@ -1,6 +1,7 @@
 """Training a run, from text to folder."""
 
 import dataclasses
+import hashlib
 import json
 import shutil
 import time
@@ -10,15 +11,17 @@ from typing import Any
 import torch
 
 from regard.errors import Interrupted, UserError
-from regard.models import FAMILIES, TRANSLATORS, family_class
+from regard.models import family_class
 from regard.models.contract import LanguageModel
+from regard.models.ranges import check_seed
 from regard.models.translation import Translator
 from regard.runs.checkpoint import only_writer, remove_checkpoints
 from regard.runs.descent import Descent, Listener
 from regard.runs.folder import CONFIG, TRAINING, Run, check_free, describe, finish, next_free, save, write_json
 from regard.runs.machine import Machine, choose_machine
-from regard.runs.material import Material, PairOptions, ParallelText, PlainText, TextOptions
+from regard.runs.material import Material, ParallelText, PlainText
 from regard.runs.optimisers import TrainingOptions
+from regard.runs.options import option_kinds, split_options
 from regard.tokens.choose import TokenOptions
 
 
@@ -46,21 +49,6 @@ class Trained:
         }
 
 
-def option_kinds(family: type[LanguageModel]) -> list[type]:
-    """The dataclasses that hold a family's options; training options with the family's own defaults."""
-    if issubclass(family, Translator):
-        lines = with_defaults(TokenOptions, {"tokens": "word", "document": "line"})
-        return [PairOptions, lines, family.Config, with_defaults(TrainingOptions, family.training_defaults or {})]
-    kinds: list[type] = [TextOptions, TokenOptions, family.Config]
-    return [*kinds, with_defaults(TrainingOptions, family.training_defaults)] if family.training_defaults is not None else kinds
-
-
-def with_defaults(kind: type, defaults: dict[str, Any]) -> type:
-    """A dataclass with other defaults."""
-    annotations = {field.name: field.type for field in dataclasses.fields(kind) if field.name in defaults}
-    return dataclasses.dataclass(frozen=True, kw_only=True)(type(kind.__name__, (kind,), {**defaults, "__annotations__": annotations}))
-
-
 def train(family: str, *, listener: Listener = lambda report: None, **options: Any) -> Trained:
     """Train a model of a family and keep it in a folder. Options are those of `regard train FAMILY --help`.
 
@@ -78,22 +66,29 @@ def train(family: str, *, listener: Listener = lambda report: None, **options: A
         options = {**kind.medium, **options}
     if issubclass(kind, Translator) and {"batch", "segment"} & set(options):
         raise UserError(f"{family} reads pairs: give --batch-tokens instead of --batch and --segment")
+    if "context" in kind.Config.__dataclass_fields__ and "segment" in options:
+        raise UserError(f"{family} reads whole contexts: give --context instead of --segment")
     text_options, token_options, config, *rest = split_options(family, options, *option_kinds(kind))
     began = time.perf_counter()
     material = _material(kind, text_options, token_options, config, hold=bool(rest))
     if options.get("resume"):
         _check_texts(out, material)
-    torch.manual_seed(text_options.seed)
+    torch.manual_seed(check_seed(text_options.seed))
     model = material.make(kind, config)
     if not rest:
         encoded = material.encoded()
         model.fit(encoded, lambda model: None)
-        run = save(Run(model.eval(), material.tokenizer, describe(model, material.record(), seed=text_options.seed)), out)
-        return Trained(run, 0, len(encoded), time.perf_counter() - began, material.loss(run))
+        spent = {"tokens": len(encoded), "seconds": time.perf_counter() - began}
+        config = describe(model, material.record(), seed=text_options.seed, **spent)
+        run = save(Run(model.eval(), material.tokenizer, config), out)
+        return Trained(run, 0, len(encoded), config["seconds"], material.loss(run))
     with only_writer(out):
-        machine = _machine(out, rest[0])
         if not options.get("resume"):
-            write_json({"family": family, "options": options, "texts": material.record(), "bf16": machine.bf16}, out / TRAINING)
+            check_free(out)  # another process may have written there while the text was read
+        machine = _machine(out, rest[0])
+        if options.get("resume"):
+            return _descended(model, material, rest[0], text_options.seed, out, listener, machine)
+        write_json({"family": family, "options": options, **_read_by(material), "bf16": machine.bf16}, out / TRAINING)
         try:
             return _descended(model, material, rest[0], text_options.seed, out, listener, machine)
         except UserError:  # refused before the first step: nothing is left behind
@@ -119,7 +114,8 @@ def _descended(
     more = material.report(run)
     model.to("cpu")
     progress = descent.progress
-    run = finish(run, out, steps=progress.step, best_step=progress.best_step, seconds=progress.seconds, loss=loss, **more)
+    reached = {"steps": progress.step, "best_step": progress.best_step, "tokens": progress.tokens, "seconds": progress.seconds}
+    run = finish(run, out, **reached, loss=loss, **more)
     remove_checkpoints(out)
     return Trained(run, progress.step, progress.tokens, progress.seconds, loss, more)
 
@@ -133,7 +129,7 @@ def _material(kind: type[LanguageModel], text: Any, tokens: TokenOptions, config
 def _machine(out: Path, training: TrainingOptions) -> Machine:
     """What the run is trained on; the precision that `auto` once chose stays, or a resumed run would not be the same."""
     if training.resume:
-        return choose_machine("bf16" if json.loads((out / TRAINING).read_text())["bf16"] else "fp32")
+        return choose_machine("bf16" if _began(out)["bf16"] else "fp32")
     return choose_machine(training.precision)
 
 
@@ -143,7 +139,7 @@ def _resumed(out: Path, family: str, given: dict[str, Any]) -> dict[str, Any]:
         raise UserError(f"{out}: this run is finished; there is nothing to resume")
     if not (out / TRAINING).is_file():
         raise UserError(f"{out}: no training to resume there; give the --out of one that was stopped")
-    began = json.loads((out / TRAINING).read_text())
+    began = _began(out)
     if began["family"] != family:
         raise UserError(f"{out}: holds a {began['family']}, not a {family}")
     options = {name: tuple(value) if isinstance(value, list) else value for name, value in began["options"].items()}
@@ -155,25 +151,29 @@ def _resumed(out: Path, family: str, given: dict[str, Any]) -> dict[str, Any]:
     return {**options, "resume": True, "out": str(out)}
 
 
+def _began(out: Path) -> dict[str, Any]:
+    """What training.json says of how a training began."""
+    try:
+        began = json.loads((out / TRAINING).read_text("utf-8"))
+        return {name: began[name] for name in ("family", "options", "texts", "tokens", "bf16")}
+    except (ValueError, KeyError, TypeError):
+        raise UserError(f"{out}: {TRAINING} is damaged; remove that folder and train again") from None
+
+
+def _read_by(material: Material) -> dict[str, Any]:
+    """What a resumed training must find again."""
+    kinds = [tokenizer.to_json() for tokenizer in (material.tokenizer, material.source_tokenizer) if tokenizer is not None]
+    return {"texts": material.record(), "tokens": hashlib.sha256(json.dumps(kinds).encode()).hexdigest()}
+
+
 def _check_texts(out: Path, material: Material) -> None:
-    began = json.loads((out / TRAINING).read_text())["texts"]
-    for kind, records in material.record().items():
-        for record, before in zip(records, began[kind], strict=True):
+    began, now = _began(out), _read_by(material)
+    for kind, records in now["texts"].items():
+        names = [[record["name"] for record in some] for some in (records, began["texts"][kind])]
+        if names[0] != names[1]:
+            raise UserError(f"{out} began with other files ({', '.join(names[1])}); a resumed run needs the same text")
+        for record, before in zip(records, began["texts"][kind], strict=True):
             if record["sha256"] != before["sha256"]:
                 raise UserError(f"{record['name']}: has changed since {out} began; a resumed run needs the same text")
-
-
-def split_options(family: str, options: dict[str, Any], *kinds: type) -> list[Any]:
-    """Options by name, sorted into the dataclasses they belong to; a name that fits none is the user's mistake."""
-    names = [{field.name for field in dataclasses.fields(kind)} for kind in kinds]
-    unknown = set(options) - set().union(*names)
-    if unknown:
-        name = sorted(unknown)[0]
-        others = [other for other in FAMILIES | TRANSLATORS if name in _option_names(other)]
-        hint = f"it belongs to {', '.join(others)}" if others else f"there are: {', '.join(sorted(set().union(*names)))}"
-        raise UserError(f"{family} has no option {name!r}; {hint}")
-    return [kind(**{name: value for name, value in options.items() if name in own}) for kind, own in zip(kinds, names, strict=True)]
-
-
-def _option_names(family: str) -> set[str]:
-    return {field.name for kind in option_kinds(family_class(family)) for field in dataclasses.fields(kind)}
+    if now["tokens"] != began["tokens"]:
+        raise UserError(f"the vocabulary has changed since {out} began; a resumed run needs the same")

@@ -8,8 +8,10 @@ from typing import Any
 import torch
 
 from regard.errors import UserError
+from regard.models.memory import kept_for_reuse
 from regard.models.mixing import Interpolation
 from regard.models.ngram import Link, Ngram
+from regard.models.ranges import check_seed
 from regard.models.translation import Translator
 from regard.probabilities import decoding, measures
 from regard.probabilities.caching import with_cache
@@ -23,6 +25,7 @@ from regard.text.files import Source, read, read_file
 CACHE_TOKENS = 1 << 15  # of validation text are enough to choose a cache's two numbers
 
 
+@kept_for_reuse()
 def evaluate(run: Run | str | Path, text: str | Sequence[str] = (), *, stride: int | None = None) -> Measure:
     """Measure all of a text: loss, perplexity, bits per byte (docs/measuring.md). Without a text, the run's own test or validation text.
 
@@ -127,9 +130,9 @@ def stream(run: Run, prompt: str, length: int, count: int, seed: int, sampling: 
         raise UserError("--length and --count must be 1 or more")
     tokenizer, model = run.tokenizer, run.model
     ids = [tokenizer.start, *tokenizer.prompt(prompt)]
-    generator = torch.Generator().manual_seed(seed)
+    generator = torch.Generator().manual_seed(check_seed(seed))
     decoders = [tokenizer.decoder(ids[-1]) for _ in range(count)]
-    for token_B in decoding.generate(model, [ids] * count, length, tokenizer.end, sampling, generator):
+    for token_B in decoding.generate(model, [ids] * count, length, tokenizer.stop, sampling, generator):
         yield ["" if token == decoding.ENDED else decode(token) for decode, token in zip(decoders, token_B.tolist(), strict=True)]
 
 
@@ -141,7 +144,10 @@ def mix(first: Run | str | Path, second: Run | str | Path, valid: str | Sequence
     one, two = as_run(first), as_run(second)
     if one.tokenizer.to_json() != two.tokenizer.to_json():
         raise UserError("two runs can be mixed only when they read the same tokens; train them on the same text with the same --tokens")
-    text = one.tokenizer.encode_texts([source.text for source in read([valid] if isinstance(valid, str) else valid)])
+    sources = read([valid] if isinstance(valid, str) else valid)
+    if not sources:
+        raise UserError("the weight of a mix is chosen on validation text: say which")
+    text = one.tokenizer.encode_texts([source.text for source in sources])
     weight = measures.best_weight(measures.token_losses(one.model, text), measures.token_losses(two.model, text))
     model = Interpolation(one.model, two.model, weight)
     return Run(model.eval(), one.tokenizer, {**one.config, "family": model.family})

@@ -29,8 +29,9 @@ def split(text: str, document: Document) -> list[str]:
 
 
 def hold_out(text: str, share: float = 0.1) -> tuple[str, str]:
-    """The first part for training and the last `share` for validation, cut at the end of a line where there is one."""
+    """The first part for training and the last `share` for validation, cut at the end of a line, or of a word, where one is near."""
     cut = int(len(text) * (1 - share))
-    newline = text.find("\n", cut)
-    cut = newline + 1 if 0 <= newline < len(text) - 1 else cut
+    near = cut + int(len(text) * share / 2)
+    ends = [place + 1 for mark in "\n " if (place := text.find(mark, cut, near)) >= 0]
+    cut = ends[0] if ends else cut
     return text[:cut], text[cut:]

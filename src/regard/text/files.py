@@ -11,6 +11,7 @@ from functools import cached_property
 from pathlib import Path
 
 from regard.errors import UserError
+from regard.text.documents import hold_out
 
 
 @dataclass(frozen=True)
@@ -61,6 +62,18 @@ def decode(data: bytes, name: str) -> str:
             f"{name}: byte {error.start} (0x{data[error.start]:02x}) is not UTF-8; "
             f"convert it first, for example: iconv -f latin1 -t utf-8 {name}"
         ) from None
+
+
+def hold_out_files(sources: Sequence[Source]) -> tuple[list[Source], list[Source]]:
+    """The last tenth of all text: the last files, and the end of the one with the cut. Files stay apart."""
+    first, _ = hold_out("".join(source.text for source in sources))
+    kept, rest, left = list[Source](), list[Source](), len(first)
+    for source in sources:
+        before, behind = source.text[:left], source.text[left:]
+        left = max(0, left - len(source.text))
+        kept += [Source(source.name, before, source.first)] if before else []
+        rest += [Source(source.name, behind, source.first + len(before))] if behind else []
+    return kept, rest
 
 
 def _expand(path: str) -> list[str]:

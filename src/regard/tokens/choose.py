@@ -25,8 +25,8 @@ class TokenOptions:
     """Words seen fewer times than this become <unk> (word)."""
     vocabulary: str | None = None
     """A file with the words to know, instead of those of the text (word)."""
-    bpe_size: int = 1024
-    """How many tokens byte-pair encoding may have (bpe)."""
+    bpe_size: int | None = None
+    """How many tokens byte-pair encoding may have (bpe: 1024)."""
 
 
 def train_tokenizer(texts: list[str], options: TokenOptions) -> tuple[Tokenizer, Encoded]:
@@ -35,6 +35,8 @@ def train_tokenizer(texts: list[str], options: TokenOptions) -> tuple[Tokenizer,
         raise UserError("--cutoff must be 1 or more")
     if options.tokens != "word" and (options.cutoff != 1 or options.vocabulary is not None):
         raise UserError("--cutoff and --vocabulary are options of --tokens word")
+    if options.tokens != "bpe" and options.bpe_size is not None:
+        raise UserError("--bpe-size is an option of --tokens bpe")
     if options.tokens == "word" and options.vocabulary is None:
         documents = [document for text in texts for document in split(text, options.document)]
         tokenizer, ids, ends = WordTokenizer.train(documents, options.document, options.cutoff)
@@ -50,9 +52,10 @@ def _train_others(texts: list[str], options: TokenOptions) -> Tokenizer:
         case "byte":
             return ByteTokenizer(options.document)
         case "bpe":
-            if options.bpe_size < 257:
-                raise UserError("--bpe-size must be 257 or more: 256 bytes and an end")
-            return SubwordTokenizer.train(texts, options.document, options.bpe_size)
+            size = 1024 if options.bpe_size is None else options.bpe_size
+            if not 257 <= size <= 1 << 20:
+                raise UserError("--bpe-size must be 257 (256 bytes and an end) or more, and at most 1,048,576")
+            return SubwordTokenizer.train(texts, options.document, size)
         case "word":
             assert options.vocabulary is not None
             return WordTokenizer(dict.fromkeys(read_file(options.vocabulary).utf8.split()), options.document)

@@ -57,6 +57,11 @@ class Tokenizer(ABC):
     def padding(self) -> int:
         return self.size + 1
 
+    @property
+    def stop(self) -> int | None:
+        """The token after which nothing follows; None where there is none."""
+        return self.end
+
     @abstractmethod
     def encode_documents(self, documents: list[str]) -> tuple[np.ndarray, np.ndarray]:
         """(ids, ends): every document's ids with its end behind them, and where each document ends."""

@@ -52,6 +52,14 @@ class WordTokenizer(Tokenizer):
     def encode_documents(self, documents: list[str]) -> tuple[np.ndarray, np.ndarray]:
         return _encode(documents, self._ids, END)
 
+    @property
+    def stop(self) -> int | None:
+        return END if self.document == "line" else None  # elsewhere a line's end is only that
+
+    def prompt(self, text: str) -> list[int]:
+        ids, _ = self.encode_documents([text])
+        return ids.tolist() if text.endswith("\n") else ids[:-1].tolist()  # a line that is whole has its own end
+
     def token_bytes(self, token: int, previous: int | None) -> bytes:
         if token == END:
             return b"\n"

@@ -1,0 +1,216 @@
+"""A run that was killed, stopped or crowded ends as the run that was not."""
+
+import itertools
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import torch
+from trainings import MORE, PAIRS, SMALL, TEXT, files, small
+
+import regard
+from regard.errors import Interrupted, MachineError, UserError
+from regard.runs import checkpoint, recipes
+from regard.runs.recipes import Recipe
+
+
+def start(folder: Path, family: str, out: str, *more: str, stderr: int = subprocess.DEVNULL) -> subprocess.Popen:
+    arguments = ["train", family, "--out", out, *more]
+    return subprocess.Popen([sys.executable, "-m", "regard", *arguments], cwd=folder, stdout=subprocess.DEVNULL, stderr=stderr)
+
+
+@pytest.mark.parametrize("family", [*MORE, "recurrent-translator"])
+def test_a_killed_run_ends_like_one_that_was_not(tmp_path, text, family):
+    options = ["--text", "text.txt", *SMALL, *MORE[family]] if family in MORE else PAIRS
+    (tmp_path / "pairs.tsv").write_text("".join(f"line {number} says a b\tb a says {number} line\n" for number in range(60)))
+    assert start(tmp_path, family, "whole", *options).wait(120) == 0
+    chance = random.Random(family)
+    process = start(tmp_path, family, "killed", *options)
+    kills = 0
+    while process.poll() is None:
+        if kills < 2 and list((tmp_path / "killed").glob("checkpoint-*[0-9]")):
+            time.sleep(chance.random() * 0.1)
+            process.send_signal(signal.SIGKILL)
+            process.wait()
+            kills += 1
+            if (tmp_path / "killed" / "config.json").exists():
+                break
+            process = start(tmp_path, family, "killed", "--resume")
+        time.sleep(0.01)
+    assert process.wait() in (0, -signal.SIGKILL)
+    assert kills
+    assert files(tmp_path / "killed") == files(tmp_path / "whole")
+    assert process.returncode or not list((tmp_path / "killed").glob("checkpoint*"))
+
+
+def test_ctrl_c_saves_and_says_how_to_go_on(tmp_path, text):
+    options = ["--text", "text.txt", *SMALL, *MORE["lstm"]]
+    assert start(tmp_path, "lstm", "whole", *options).wait(120) == 0
+    process = start(tmp_path, "lstm", "stopped", *options, stderr=subprocess.PIPE)
+    while not list(tmp_path.glob("stopped/checkpoint-*[0-9]")):
+        time.sleep(0.005)
+    process.send_signal(signal.SIGINT)
+    _, error = process.communicate(timeout=60)
+    if process.returncode == 0:
+        pytest.skip("it was done before it could be stopped")
+    assert process.returncode == 130
+    assert error.decode().strip().splitlines()[-1].endswith("go on with: regard train lstm --out stopped --resume")
+    with pytest.raises(UserError, match="stopped before the end"):
+        regard.load(tmp_path / "stopped")
+    assert start(tmp_path, "lstm", "stopped", "--resume").wait(120) == 0
+    assert files(tmp_path / "stopped") == files(tmp_path / "whole")
+
+
+def test_stopped_before_the_first_validation_it_goes_on_too(tmp_path, text):
+    options = {"text": str(text), "tokens": "char", "width": 16, "batch": 4, "steps": 9, "evaluate_every": 100}
+    regard.train("lstm", out=str(tmp_path / "whole"), **options)
+    with pytest.raises(Interrupted, match="stopped at step 1"):
+        regard.train("lstm", out=str(tmp_path / "stopped"), listener=lambda report: signal.raise_signal(signal.SIGINT), **options)
+    assert regard.train("lstm", out=str(tmp_path / "stopped"), resume=True).steps == 9
+    assert files(tmp_path / "stopped") == files(tmp_path / "whole")
+
+
+def test_a_resumed_run_cannot_change_text_or_options(tmp_path, text, monkeypatch):
+    monkeypatch.setattr("regard.runs.training.finish", lambda *_, **__: (_ for _ in ()).throw(MachineError("full")))
+    with pytest.raises(MachineError):
+        small(tmp_path / "run", text)
+    monkeypatch.undo()
+    with pytest.raises(UserError, match="--width was 8 when"):
+        regard.train("lstm", out=str(tmp_path / "run"), resume=True, width=16)
+    with pytest.raises(UserError, match="holds a lstm, not a gru"):
+        regard.train("gru", out=str(tmp_path / "run"), resume=True)
+    text.write_text(TEXT + "more\n")
+    with pytest.raises(UserError, match=r"text\.txt.*has changed"):
+        regard.train("lstm", out=str(tmp_path / "run"), resume=True)
+    text.write_text(TEXT)
+    assert regard.train("lstm", out=str(tmp_path / "run"), resume=True).steps == 12
+    with pytest.raises(UserError, match="is finished"):
+        regard.train("lstm", out=str(tmp_path / "run"), resume=True)
+    with pytest.raises(UserError, match="no training to resume"):
+        regard.train("lstm", out=str(tmp_path / "none"), resume=True)
+
+
+def test_a_disk_that_fills_while_saving_keeps_the_last_checkpoint(tmp_path, text, monkeypatch):
+    saved = []
+    write = checkpoint.write_tensors
+
+    def fills(tensors, path):
+        if len(saved) == 2:
+            path.write_bytes(b"half")
+            raise MachineError("could not be written: free some room")
+        saved.append(path)
+        write(tensors, path)
+
+    monkeypatch.setattr(checkpoint, "write_tensors", fills)
+    with pytest.raises(MachineError, match="free some room"):
+        small(tmp_path / "run", text)
+    assert checkpoint.load_checkpoint(tmp_path / "run")[1]["step"] == 8
+    assert not list((tmp_path / "run").glob("*.tmp"))
+    monkeypatch.undo()
+    regard.train("lstm", out=str(tmp_path / "run"), resume=True)
+    small(tmp_path / "whole", text)
+    assert files(tmp_path / "run") == files(tmp_path / "whole")
+
+
+def test_a_damaged_checkpoint_is_not_used(tmp_path):
+    for step in (3, 5):
+        checkpoint.save_checkpoint(tmp_path, step, {"x": torch.full((2,), float(step))}, {"step": step})
+        if step == 3:
+            os.rename(tmp_path / "checkpoint-00000003", tmp_path / "kept")
+    os.rename(tmp_path / "kept", tmp_path / "checkpoint-00000003")
+    (tmp_path / "checkpoint-00000005" / "tensors.safetensors").write_bytes(b"cut")
+    tensors, progress = checkpoint.load_checkpoint(tmp_path)
+    assert progress["step"] == 3
+    assert tensors["x"].tolist() == [3, 3]
+
+
+def test_two_processes_never_write_one_run(tmp_path):
+    with checkpoint.only_writer(tmp_path / "run"):
+        path = str(tmp_path / "run")
+        code = f"from regard.runs.checkpoint import only_writer\nfrom pathlib import Path\nwith only_writer(Path({path!r})): pass"
+        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert "another process is training" in done.stderr
+
+
+def test_stopped_at_a_validation_it_is_validated_and_goes_on(tmp_path, text, monkeypatch):
+    small(tmp_path / "whole", text, precision="fp32")
+
+    def stop_at_four(report) -> None:
+        if report.step == 4:
+            signal.raise_signal(signal.SIGINT)
+
+    with monkeypatch.context() as clock:
+        clock.setattr(time, "perf_counter", itertools.count().__next__)  # a second a step: reported at each
+        with pytest.raises(Interrupted, match="stopped at step 4"):
+            small(tmp_path / "stopped", text, listener=stop_at_four, precision="fp32")
+    assert len((tmp_path / "stopped" / "metrics.jsonl").read_text().splitlines()) == 1
+    with (tmp_path / "stopped" / "samples.txt").open("a") as samples:
+        samples.write("--- step 8\nwritten, then killed\n")
+    regard.train("lstm", out=str(tmp_path / "stopped"), resume=True)
+    assert files(tmp_path / "stopped") == files(tmp_path / "whole")
+    assert (tmp_path / "stopped" / "samples.txt").read_text() == (tmp_path / "whole" / "samples.txt").read_text()
+
+
+def stopped(out: Path, **options) -> None:
+    with pytest.raises(Interrupted):
+        regard.train("lstm", out=str(out), width=8, batch=2, steps=9, listener=lambda _: signal.raise_signal(signal.SIGINT), **options)
+
+
+def test_what_a_stopped_run_cannot_go_on_with_is_told_and_stays(tmp_path, monkeypatch):
+    folder, words = tmp_path / "texts", tmp_path / "words"
+    folder.mkdir()
+    (folder / "a.txt").write_text(TEXT)
+    words.write_text("line\nsays\nand\n")
+    options = {"text": str(folder), "valid": str(folder / "a.txt"), "vocabulary": str(words), "tensorboard": True}
+    stopped(tmp_path / "run", **options)
+    words.write_text("and\nsays\nline\n")
+    with pytest.raises(UserError, match="vocabulary has changed"):
+        regard.train("lstm", out=str(tmp_path / "run"), resume=True)
+    words.write_text("line\nsays\nand\n")
+    (folder / "b.txt").write_text(TEXT)
+    with pytest.raises(UserError, match="began with other files"):
+        regard.train("lstm", out=str(tmp_path / "run"), resume=True)
+    (folder / "b.txt").unlink()
+    with monkeypatch.context() as without:
+        without.setitem(sys.modules, "torch.utils.tensorboard", None)
+        with pytest.raises(UserError, match="extra package"):
+            regard.train("lstm", out=str(tmp_path / "run"), resume=True)
+    record = (tmp_path / "run" / "training.json").read_text()
+    (tmp_path / "run" / "training.json").write_text(record[:100])
+    with pytest.raises(UserError, match=r"training\.json is damaged"):
+        regard.train("lstm", out=str(tmp_path / "run"), resume=True)
+    (tmp_path / "run" / "training.json").write_text(record)
+    assert regard.train("lstm", out=str(tmp_path / "run"), resume=True).steps == 9
+
+
+def test_a_run_that_was_finished_meanwhile_is_not_written_over(tmp_path, text, monkeypatch):
+    from regard.runs import training
+
+    whole = training._material
+
+    def slow(*arguments, **more):
+        if not (tmp_path / "run").exists():
+            monkeypatch.setattr(training, "_material", whole)
+            small(tmp_path / "run", text)
+        return whole(*arguments, **more)
+
+    monkeypatch.setattr(training, "_material", slow)
+    with pytest.raises(UserError, match="holds another run"):
+        small(tmp_path / "run", text, width=12)
+    assert regard.load(tmp_path / "run").model.config.width == 8
+
+
+def test_a_recipe_goes_on_with_what_it_began_with(tmp_path, text, monkeypatch):
+    recipe = Recipe(family="lstm", figure="", options={"text": text.name, "width": 300, "tokens": "char"})
+    monkeypatch.setitem(recipes.RECIPES, "toy", lambda: recipe)
+    with pytest.raises(Interrupted):
+        regard.train_recipe(
+            "toy", tmp_path, out=str(tmp_path / "run"), width=8, steps=5, listener=lambda report: signal.raise_signal(signal.SIGINT)
+        )
+    trained = regard.train_recipe("toy", tmp_path, out=str(tmp_path / "run"), resume=True)
+    assert (trained.steps, trained.run.model.config.width) == (5, 8)
