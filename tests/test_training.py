@@ -13,6 +13,7 @@ from trainings import TEXT, files, small
 import regard
 from regard.errors import MachineError, UserError
 from regard.models import FAMILIES, family_class, predictions
+from regard.models.attentive import Attentive
 from regard.models.predictions import SoftmaxPrediction
 from regard.models.transformer import Transformer
 from regard.runs import checkpoint
@@ -95,6 +96,22 @@ def test_the_sliced_loss_is_the_whole_loss(monkeypatch, smoothing):
     )
     real = (targets >= 0) * weights
     torch.testing.assert_close(results[0][0], (plain.view(2, 7) * real).sum() / real.sum())
+
+
+def test_a_copying_models_training_holds_no_logits_either(monkeypatch):
+    model = Attentive(2003, Attentive.Config(width=3, copy="gate"))
+    tokens_BT = torch.arange(90).view(2, 45)
+    gradients, held = [], []
+    for slice_size in (1 << 24, 2003 * 10):
+        monkeypatch.setattr(predictions, "SLICE", slice_size)
+        saved = dict[int, int]()
+        with torch.autograd.graph.saved_tensors_hooks(lambda x, saved=saved: saved.update({x.data_ptr(): x.numel()}) or x, lambda x: x):
+            loss = model(tokens_BT)[0].loss(tokens_BT)
+        held.append(max(saved.values()))
+        gradients.append(torch.autograd.grad(loss, list(model.parameters())))
+    assert held[0] >= 2003 * 90 > 2 * held[1]
+    for whole, sliced in zip(*gradients, strict=True):
+        torch.testing.assert_close(sliced, whole)
 
 
 def test_the_learning_rate_rises_then_falls():

@@ -33,11 +33,15 @@ class SoftmaxPrediction(Prediction):
     def nll(self, targets_BT: Tensor) -> Tensor:
         features_ND, targets_N = self.features_BTD.flatten(0, 1), targets_BT.flatten()
         rows = _rows(self.weight_VD)
-        slices = [
-            F.cross_entropy(self._logits(f), t, ignore_index=-1, reduction="none")
-            for f, t in zip(features_ND.split(rows), targets_N.split(rows), strict=True)
-        ]
+        parts = list(zip(features_ND.split(rows), targets_N.split(rows), strict=True))
+        if len(parts) > 1 and torch.is_grad_enabled():  # their logits are worked out again in the backward pass
+            slices = [checkpoint(self._each, *part, use_reentrant=False) for part in parts]
+        else:
+            slices = [self._each(*part) for part in parts]
         return torch.cat(slices).view_as(targets_BT)
+
+    def _each(self, features_ND: Tensor, targets_N: Tensor) -> Tensor:
+        return F.cross_entropy(self._logits(features_ND), targets_N, ignore_index=-1, reduction="none")
 
     def loss(self, targets_BT: Tensor, weights_BT: Tensor | None = None, smoothing: float = 0.0) -> Tensor:
         features_ND, targets_N = self.features_BTD.flatten(0, 1), targets_BT.flatten()
