@@ -2,8 +2,11 @@
 
 import json
 import math
+import platform
 import random
+import resource
 import sys
+from pathlib import Path
 
 import pytest
 import torch
@@ -14,6 +17,7 @@ import regard
 from regard.errors import MachineError, UserError
 from regard.models import FAMILIES, family_class, predictions
 from regard.models.attentive import Attentive
+from regard.models.memory import kept_for_reuse
 from regard.models.predictions import SoftmaxPrediction
 from regard.models.transformer import Transformer
 from regard.runs import checkpoint
@@ -112,6 +116,25 @@ def test_a_copying_models_training_holds_no_logits_either(monkeypatch):
     assert held[0] >= 2003 * 90 > 2 * held[1]
     for whole, sliced in zip(*gradients, strict=True):
         torch.testing.assert_close(sliced, whole)
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="other C libraries are left as they are")
+def test_freed_memory_is_kept_for_the_next_step_and_given_back_after_the_last():
+    def pages_cleared() -> int:
+        before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+        for _ in range(10):
+            torch.empty(1 << 24).fill_(1.0)  # 64 MiB
+        return resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before
+
+    def resident() -> int:
+        return int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize()
+
+    alone = pages_cleared()
+    with kept_for_reuse():
+        pages_cleared()
+        kept, inside = pages_cleared(), resident()
+    assert kept < alone / 5
+    assert inside - resident() > 60 << 20
 
 
 def test_the_learning_rate_rises_then_falls():
