@@ -52,9 +52,9 @@ def main(arguments: list[str]) -> None:
         comparison = go_on_comparing(options.out, finished)
     else:
         comparison = compare(
-        options.text, families=families, tokens=options.tokens, document=options.document, minutes=options.minutes,
-        tokens_each=options.tokens_each, seeds=options.seeds, out=options.out, finished=finished,
-    )  # fmt: skip
+            options.text, families=families, tokens=options.tokens, document=options.document, minutes=options.minutes,
+            tokens_each=options.tokens_each, seeds=options.seeds, out=options.out, finished=finished,
+        )  # fmt: skip
     if options.json:
         print_json(comparison.to_json())
         return

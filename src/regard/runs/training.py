@@ -83,16 +83,15 @@ def train(family: str, *, listener: Listener = lambda report: None, **options: A
         run = save(Run(model.eval(), material.tokenizer, config), out)
         return Trained(run, 0, len(encoded), config["seconds"], material.loss(run))
     with only_writer(out):
+        machine = _machine(out, rest[0])
         if not options.get("resume"):
             check_free(out)  # another process may have written there while the text was read
-        machine = _machine(out, rest[0])
-        if options.get("resume"):
-            return _descended(model, material, rest[0], text_options.seed, out, listener, machine)
-        write_json({"family": family, "options": options, **_read_by(material), "bf16": machine.bf16}, out / TRAINING)
+            write_json({"family": family, "options": options, **_read_by(material), "bf16": machine.bf16}, out / TRAINING)
         try:
             return _descended(model, material, rest[0], text_options.seed, out, listener, machine)
-        except UserError:  # refused before the first step: nothing is left behind
-            shutil.rmtree(out)
+        except UserError:  # refused before the first step: nothing new is left behind
+            if not options.get("resume"):
+                shutil.rmtree(out)
             raise
 
 
