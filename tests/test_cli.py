@@ -122,6 +122,8 @@ def test_arpa_round_trip_and_mixing(run: Path, regard_cli):
         (["train", "--order", "3"], ["family first"]),
         (["train", "ngram", "--ordr", "3"], ["--ordr", "did you mean --order?"]),
         (["train", "ngram", "--order", "x"], ["--order", "'x'"]),
+        (["generate", "none", "--temp", "0.8"], ["did you mean --temperature?"]),
+        (["compare", "--families", "lstm", "ngram,lsmt"], ["did you mean lstm"]),
         (["train", "ngram", "--heads", "2"], ["--heads is not an option of regard train ngram", "belongs to regard train transformer"]),
         (["train", "lstm", "--smoothing", "add-k"], ["--smoothing", "belongs to regard train ngram"]),
         (["train", "transformer", "--width", "10", "--heads", "3"], ["cannot be divided"]),

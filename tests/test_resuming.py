@@ -214,3 +214,14 @@ def test_a_recipe_goes_on_with_what_it_began_with(tmp_path, text, monkeypatch):
         )
     trained = regard.train_recipe("toy", tmp_path, out=str(tmp_path / "run"), resume=True)
     assert (trained.steps, trained.run.model.config.width) == (5, 8)
+
+
+def test_stopped_while_measuring_nothing_is_trained_again(tmp_path, text, monkeypatch):
+    small(tmp_path / "whole", text, steps=11)
+    with monkeypatch.context() as broken:
+        broken.setattr("regard.runs.material.measure", lambda *_: signal.raise_signal(signal.SIGINT))
+        with pytest.raises(Interrupted, match="go on with: regard train lstm --out"):
+            small(tmp_path / "stopped", text, steps=11)
+    monkeypatch.setattr("regard.runs.descent.Descent._train_step", lambda self: pytest.fail("trained again"))
+    assert regard.train("lstm", out=str(tmp_path / "stopped"), resume=True).steps == 11
+    assert files(tmp_path / "stopped") == files(tmp_path / "whole")

@@ -4,7 +4,7 @@ import sys
 from dataclasses import dataclass
 from typing import Literal
 
-from regard.commands.parsing import parse
+from regard.commands.parsing import names, parse
 from regard.commands.printing import print_json
 from regard.errors import UserError
 from regard.runs.comparing import Result, compare, for_people, go_on_comparing
@@ -17,8 +17,8 @@ class Compare:
 
     text: tuple[str, ...] = ()
     """The text: files, folders, globs, or - for standard input. Without it, the built-in text."""
-    families: str = ""
-    """Which, with commas between; all without it. A family may name its own tokens: ngram:word."""
+    families: tuple[str, ...] = ()
+    """Which, with spaces or commas between; all without it. A family may name its own tokens: ngram:word."""
     tokens: Literal["char", "word", "byte", "bpe"] = "bpe"
     """What a token is."""
     document: Document = "file"
@@ -39,7 +39,6 @@ class Compare:
 
 def main(arguments: list[str]) -> None:
     options = parse(Compare, arguments, "compare")
-    families = [name.strip() for name in options.families.split(",") if name.strip()]
 
     def finished(result: Result) -> None:
         figure = result.measure.bits_per_byte
@@ -52,7 +51,7 @@ def main(arguments: list[str]) -> None:
         comparison = go_on_comparing(options.out, finished)
     else:
         comparison = compare(
-            options.text, families=families, tokens=options.tokens, document=options.document, minutes=options.minutes,
+            options.text, families=names(options.families), tokens=options.tokens, document=options.document, minutes=options.minutes,
             tokens_each=options.tokens_each, seeds=options.seeds, out=options.out, finished=finished,
         )  # fmt: skip
     if options.json:

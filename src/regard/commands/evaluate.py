@@ -75,7 +75,8 @@ def main(arguments: list[str]) -> None:
 
 def _evaluate_translator(options: Evaluate, run: Run) -> None:
     if options.text or options.mix or options.cache or options.cache_size is not None or options.stride or options.valid:
-        raise UserError("a translator is measured on --source and --target, or --pairs")
+        others = "--text, --valid, --mix, --cache and --stride are for language models"
+        raise UserError(f"a translator is measured on --source and --target, or --pairs; {others}")
     pairs, beam = read_pairs(options.source, options.target, options.pairs), options.beam if options.beam is not None else 5
     result = evaluate_translations(run, pairs, beam=beam).to_json()
     found = {} if options.against is None else against(run, options.against, pairs, beam=beam)

@@ -3,7 +3,7 @@
 import dataclasses
 import io
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import redirect_stderr
 from difflib import get_close_matches
 from typing import Annotated, TypeVar
@@ -37,6 +37,11 @@ def option_names(kind: type) -> list[str]:
     return [f"--{'no-' if field.default is True else ''}{field.name.replace('_', '-')}" for field in dataclasses.fields(kind)]
 
 
+def names(given: Sequence[str]) -> list[str]:
+    """Names with spaces or commas between."""
+    return [name for one in given for name in one.split(",") if name]
+
+
 def option_fields(arguments: list[str]) -> set[str]:
     """The fields that a command line names."""
     names = {argument.split("=")[0][2:] for argument in arguments if argument.startswith("--")}
@@ -51,7 +56,7 @@ def _known(kind: type, arguments: list[str], verb: str, elsewhere: Mapping[str, 
             continue
         if name in elsewhere:
             raise UserError(f"{name} is not an option of regard {verb}; it belongs to {elsewhere[name]}")
-        near = get_close_matches(name, names, n=1)
+        near = [known for known in names if known.startswith(name)] or get_close_matches(name, [*option_names(kind)], n=1)
         hint = f"did you mean {near[0]}?" if near else f"see regard {verb} --help"
         raise UserError(f"regard {verb} has no option {name}; {hint}")
 

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import tyro
 
-from regard.commands.parsing import parse
+from regard.commands.parsing import names, parse
 from regard.commands.printing import print_json
 from regard.inside.charts import accuracies
 from regard.inside.showing import PICTURES, check_ending, write_chart
@@ -21,7 +21,7 @@ class PuzzleOptions:
 
     name: Annotated[tyro.conf.Positional[str | None], tyro.conf.arg(metavar="NAME", help="The puzzle.")] = None
     families: tuple[str, ...] = ()
-    """Which; without it, all that can."""
+    """Which, with spaces or commas between; without it, all that can."""
     steps: int = 400
     """Steps of training."""
     seeds: int = 1
@@ -49,7 +49,7 @@ def main(arguments: list[str]) -> None:
     quiet = options.json
     found = puzzle(
         options.name,
-        options.families,
+        names(options.families),
         steps=options.steps,
         seeds=options.seeds,
         tests=options.tests,
@@ -63,7 +63,7 @@ def main(arguments: list[str]) -> None:
 
 
 def _ask(options: PuzzleOptions, name: str, question: str) -> None:
-    found = answers(name, question, options.families, steps=options.steps)
+    found = answers(name, question, names(options.families), steps=options.steps)
     if options.json:
         print_json(
             {"puzzle": name, "question": question, "answers": {family: {"answer": a, "probability": p} for family, (a, p) in found.items()}}

@@ -115,7 +115,7 @@ def _what_if(run: Run, options: Translate) -> None:
     if options.json:
         print_json({"source": options.text[0], "before": _data(before), "after": _data(after)})
     else:
-        print(f"{before.log_prob:8.3f}  {before.text}\n{after.log_prob:8.3f}  {after.text}")
+        print(f"{before.score:8.3f}  {before.text}\n{after.score:8.3f}  {after.text}")
 
 
 def _warn(run: Run, lines: list[str]) -> None:

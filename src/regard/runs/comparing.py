@@ -153,12 +153,12 @@ def _carry_out(plan: Plan, out: Path, finished: Callable[[Result], None]) -> Com
     for name, seed, folder in plan.trainings():
         try:
             trained = _trained(plan, name, seed, out, out / folder)
+            result, column = _measured(name, seed, trained, _parts(out, "test"))
         except UserError as error:  # too little text for this one, say; the others need not be lost
             left_out[name] = error
             continue
-        except Interrupted:
+        except KeyboardInterrupt:
             raise Interrupted(f"stopped; what is trained stays. Go on with: regard compare --out {out} --resume") from None
-        result, column = _measured(name, seed, trained, _parts(out, "test"))
         results.append(result)
         if seed == 1:
             columns.append(column)

@@ -132,6 +132,7 @@ class Descent:
                     raise Interrupted(f"stopped at step {self.progress.step}, which is saved")
             if self.losses or self.progress.summed_steps:
                 self._validate(metrics)
+                self._save()
         if self.best:
             self.model.load_state_dict(self.best)
         if len(self.recent) > 1:

@@ -106,11 +106,11 @@ def _descended(
     )  # fmt: skip
     try:
         model.fit(material.encoded(), lambda model: descent.run())
-    except Interrupted as stop:
-        raise Interrupted(f"{stop}; go on with: regard train {model.family} --out {out} --resume") from None
-    model.eval()
-    loss = material.loss(run)  # where it was trained, then home
-    more = material.report(run)
+        model.eval()
+        loss = material.loss(run)  # where it was trained, then home
+        more = material.report(run)
+    except KeyboardInterrupt as stop:
+        raise Interrupted(f"{stop or 'stopped'}; go on with: regard train {model.family} --out {out} --resume") from None
     model.to("cpu")
     progress = descent.progress
     reached = {"steps": progress.step, "best_step": progress.best_step, "tokens": progress.tokens, "seconds": progress.seconds}

@@ -108,7 +108,8 @@ class LaneSchedule(Schedule):
 
     def __init__(self, text: Encoded, segment: int, batch: int, seed: int):
         if len(text) < 2 * batch:
-            raise UserError(f"the training text has {len(text)} tokens; {batch} lanes need at least {2 * batch}, lower --batch")
+            needed = f"{batch} lanes need at least {2 * batch}: give more text or lower --batch"
+            raise UserError(f"the training text has {len(text)} tokens; {needed}")
         self._start_P, self._end_P = _pieces(text, -(-len(text) // batch))
         self._segment, self._batch, self._seed, self._epoch = segment, batch, seed, -1
 
