@@ -56,7 +56,8 @@ def main() -> None:
         for name in options.only:
             with tempfile.TemporaryDirectory() as work:
                 trained = regard.train(
-                    "transformer", text=str(options.text), tokens="char", layers=4, width=128, heads=4, context=64, steps=options.steps,
+                    "transformer", text=str(options.text), tokens="char", layers=4, width=128, heads=4, context=64, dropout=0.0,
+                    steps=options.steps,
                     evaluate_every=options.steps, seed=seed, out=f"{work}/run", **VARIANTS[name],
                 )  # fmt: skip
                 speed, held = generating(trained.run)

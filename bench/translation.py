@@ -25,6 +25,7 @@ from regard.models.transformer_translator import TransformerTranslator
 from regard.probabilities.beams import beam_search
 from regard.probabilities.quality import bleu
 from regard.runs.aligning import Aligned
+from regard.runs.machine import in_precision
 from regard.runs.translations import held_out
 from regard.text import parallel
 
@@ -117,9 +118,11 @@ def speed(work: Path, options: argparse.Namespace) -> None:
     theirs = MarianMTModel(config).eval()
     ours = TransformerTranslator(size, TransformerTranslator.Config(layers=3, width=256, heads=4, context=64)).eval()
     source_BS = torch.randint(1, size - 1, (rows, read))
-    results: dict[str, list[float]] = {"ours": [], "MarianMT": []}
+    results: dict[str, list[float]] = {"ours": [], "ours, --precision auto": [], "MarianMT": []}
     for _ in range(4):
         results["ours"].append(_speed(ours, rows, read, write, beam))
+        with in_precision("auto"):
+            results["ours, --precision auto"].append(_speed(ours, rows, read, write, beam))
         began = time.perf_counter()
         with torch.inference_mode():
             out = theirs.generate(source_BS, num_beams=beam, min_new_tokens=write, max_new_tokens=write, do_sample=False)
@@ -130,7 +133,8 @@ def speed(work: Path, options: argparse.Namespace) -> None:
         f"beam {beam}, {rows} sentences, {write} tokens forced: "
         + ", ".join(f"{name} {value:.1f} sentences/s" for name, value in middle.items())
     )
-    print(f"ratio {middle['ours'] / middle['MarianMT']:.2f} (wanted: 2)", flush=True)
+    ratios = (f"{name} {value / middle['MarianMT']:.2f}" for name, value in middle.items())
+    print(f"times MarianMT: {', '.join(ratios)} (wanted: 2)", flush=True)
 
 
 def small(work: Path, options: argparse.Namespace) -> None:

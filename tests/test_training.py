@@ -24,6 +24,7 @@ from regard.runs import checkpoint
 from regard.runs.descent import Step
 from regard.runs.optimisers import TrainingOptions, make_optimisers, rate
 from regard.runs.options import option_kinds, split_options
+from regard.runs.recipes import RECIPES, find_recipe
 from regard.tokens.choose import TokenOptions, train_tokenizer
 from regard.tokens.schedule import Corpus, LaneSchedule, WindowSchedule
 
@@ -276,6 +277,16 @@ def test_medium_is_larger_and_what_is_given_goes_before_it(tmp_path, text, famil
     trained = regard.train(family, text=str(text), out=str(tmp_path / "run"), size="medium", **small)
     assert trained.run.config["model"]["width"] == 16
     assert trained.run.config["training"]["learning_rate"] == kind.medium["learning_rate"]
+
+
+@pytest.mark.parametrize("name", RECIPES)
+def test_every_recipe_can_be_trained(name):
+    recipe = find_recipe(name)
+    kind = family_class(recipe.family)
+    medium = kind.medium if recipe.options.get("size") == "medium" else {}
+    _, tokens, *_ = split_options(recipe.family, {**medium, **recipe.options}, *option_kinds(kind))
+    assert tokens.tokens == recipe.options["tokens"]
+    assert recipe.figure
 
 
 def test_tensorboard_gets_the_same_metrics(tmp_path, text):

@@ -187,3 +187,15 @@ def test_the_page_of_a_translation_shades_its_source(taught: Path, tmp_path: Pat
         assert opened.evaluate("document.documentElement.scrollWidth") <= 360
         browser.close()
     assert errors == []
+
+
+def test_half_the_digits_say_the_same(taught: Path, capsys):
+    lines = (taught / "en.txt").read_text().splitlines()[:7]
+    whole, half = (regard.translate(taught / "run", lines, precision=precision) for precision in ("fp32", "bf16"))
+    assert [said[0].text for said in half] == [said[0].text for said in whole]
+    assert [said[0].score for said in half] != [said[0].score for said in whole]
+    assert [said[0].score for said in half] == pytest.approx([said[0].score for said in whole], abs=0.01)
+    assert main(["translate", str(taught / "run"), lines[0], "--precision", "auto"]) == 0
+    assert capsys.readouterr().out.strip() == whole[0][0].text
+    with pytest.raises(UserError, match="--precision is one of auto, fp32, bf16"):
+        regard.translate(taught / "run", lines, precision="fp16")

@@ -16,6 +16,7 @@ from regard.inside.showing import PICTURES, check_ending, write_picture
 from regard.probabilities.translating import Translation
 from regard.runs.folder import Run
 from regard.runs.looking import under
+from regard.runs.machine import Precision
 from regard.runs.translations import translate, what_if
 from regard.text.files import decode
 from regard.text.parallel import read_lines
@@ -43,6 +44,8 @@ class Translate:
     """For sampling."""
     what_if: str | None = None
     """A link i-j, from 0: target word j is made to look at source word i; the words before it stay, the rest is said again."""
+    precision: Precision = "fp32"
+    """bf16 is up to twice as fast where a processor knows it, at the price of the scores' last digits; auto measures."""
     out: Path | None = None
     """Draw where the best translation of the first sentence looked: .svg or .png."""
     edit: EditFile = None
@@ -60,6 +63,7 @@ def main(arguments: list[str]) -> None:
     how: dict[str, Any] = {
         "beam": options.beam, "penalty": options.length_penalty, "count": options.count,
         "temperature": options.temperature, "seed": options.seed,
+        "precision": options.precision,
     }  # fmt: skip
     if not options.text and options.file is None and not options.json and options.what_if is None:
         if options.out is not None:

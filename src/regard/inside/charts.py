@@ -20,7 +20,7 @@ COLOURS = [
 
 STYLE = (
     "body{font:16px/1.5 system-ui,sans-serif;margin:2rem auto;max-width:60rem;padding:0 1rem;color:#222}"
-    "div.wide{overflow-x:auto}div.wide svg{max-width:none!important}table{border-collapse:collapse}"
+    "div.wide{overflow-x:auto}div.wide svg,div.wide canvas{flex:none;max-width:none!important}table{border-collapse:collapse}"
     "td,th{padding:.3rem .8rem;text-align:right;white-space:nowrap;border-bottom:1px solid #ccc}"
     "td:first-child,th:first-child{text-align:left}"
     ".ladder td,.ladder th{padding:.1rem .6rem;border:0;font-variant-numeric:tabular-nums}"

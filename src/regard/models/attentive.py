@@ -62,7 +62,7 @@ class Attentive(LanguageModel):
         """How a state and an earlier one are compared."""
         lookback: int = 64
         """How many earlier states it may look back to."""
-        dropout: float = 0.1
+        dropout: float = 0.3
         """Share of features left out while training, the same along a row."""
         weight_dropout: float = 0.0
         """Share of the weights from state to state left out while training (AWD-LSTM)."""

@@ -44,7 +44,7 @@ class Dan(LanguageModel):
         """Layers of the feed-forward network."""
         width: int = 256
         """Features of an embedding and of a layer."""
-        dropout: float = 0.1
+        dropout: float = 0.2
         """Share of features left out while training."""
         tied: bool = True
         """The readout uses the embedding's own vectors."""

@@ -37,7 +37,7 @@ class Recurrent(LanguageModel, ABC):
         """How many recurrent layers are stacked."""
         width: int = 256
         """Features of an embedding and of a hidden state."""
-        dropout: float = 0.1
+        dropout: float = 0.3
         """Share of features left out while training, the same along a row: of embeddings, between layers, of the last states."""
         weight_dropout: float = 0.0
         """Share of the weights from state to state left out while training (AWD-LSTM)."""

@@ -47,7 +47,7 @@ class TrunkConfig:
     """Keys and values of self-attention have so many heads, each shared by a group of query heads: a smaller cache (as many as --heads)."""
     projections: Literal["learned", "none"] = "learned"
     """Queries, keys and values are learned maps of the inputs, or the inputs themselves and nothing else is learned."""
-    dropout: float = 0.0
+    dropout: float = 0.1
     """Share of features left out while training."""
 
     def __post_init__(self) -> None:

@@ -46,7 +46,7 @@ class Window(LanguageModel):
         """Feed-forward layers (modern: 4)."""
         width: int = 128
         """Features of an embedding and of a layer."""
-        dropout: float = 0.0
+        dropout: float = 0.1
         """Share of features left out while training."""
 
         def __post_init__(self) -> None:

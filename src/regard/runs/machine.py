@@ -2,10 +2,11 @@
 
 import time
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, get_args
 
 import torch
 
+from regard.errors import UserError
 from regard.models.contract import LanguageModel
 
 Precision = Literal["auto", "fp32", "bf16"]
@@ -36,6 +37,14 @@ def choose_machine(precision: Precision) -> Machine:
     plain, half = _product_rate(device, torch.float32), _product_rate(device, torch.bfloat16)
     bf16 = half > 1.2 * plain if precision == "auto" else precision == "bf16"
     return Machine(device, bf16, half if bf16 else plain)
+
+
+def in_precision(precision: Precision) -> torch.autocast:
+    """Linear layers of what is done in it are in bf16, where that is asked for, or faster."""
+    if precision not in get_args(Precision):
+        raise UserError(f"--precision is one of {', '.join(get_args(Precision))}; not {precision!r}")
+    bf16 = choose_machine("auto").bf16 if precision == "auto" else precision == "bf16"
+    return torch.autocast(best_device().type, torch.bfloat16, enabled=bf16)
 
 
 def _product_rate(device: torch.device, dtype: torch.dtype, size: int = 768) -> float:
