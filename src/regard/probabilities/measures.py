@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from regard.errors import UserError
-from regard.models.cache import CacheState
+from regard.models.cache import CacheState, NeuralCache
 from regard.models.contract import LanguageModel, State
 from regard.models.mixing import Interpolation
 from regard.models.translation import Translator
@@ -54,9 +54,10 @@ def scores(model: LanguageModel, text: Encoded, stride: int | None = None) -> It
     context = model.context
     if stride is not None and (context is None or not 1 <= stride <= context):
         raise UserError("--stride is for models with a bounded context, and lies between 1 and that context")
-    if stride is not None and model.cache is not None:
+    cached = isinstance(model, NeuralCache)
+    if stride is not None and cached:
         raise UserError("a cache goes on from window to window, so they do not overlap: leave --stride out")
-    windows = whole_documents(text) if context is None or model.cache is not None else overlapping(text, context, stride or context)
+    windows = whole_documents(text) if context is None or cached else overlapping(text, context, stride or context)
     for batch in batches(windows, model.batch_tokens):
         state: State | None = None
         for rows in read_rows(text, batch, model.start, model.padding, context or model.row_tokens):
