@@ -104,6 +104,6 @@ def _settled(finished: list[list[Hypothesis]], alive: Tensor, score_BK: Tensor, 
     best = (score_BK[:, 0] / step**penalty).tolist()
     settled = []
     for sentence, running in zip(alive.tolist(), best, strict=True):
-        found = sorted((one.score for one in finished[sentence]), reverse=True)
-        settled.append(len(found) >= beam and running <= found[beam - 1])
+        found = finished[sentence]
+        settled.append(len(found) >= beam and running <= sorted((one.score for one in found), reverse=True)[beam - 1])
     return torch.tensor(settled)
