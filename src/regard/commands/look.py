@@ -123,7 +123,7 @@ def _print_tokens(found: Record, before: Record | None) -> None:
         print(f"... {skipped} tokens before these: --json has them all")
     for place, token in list(enumerate(found.tokens))[skipped:]:
         nll = found.surprisal[place]
-        surprise = " " * 7 if nll is None else f"{abs(nll):7.2f}"
+        surprise = " " * 7 if nll is None else f"{round(nll, 2) + 0.0:7.2f}"
         if before is not None:
             was = before.surprisal[place]
             surprise += " " * 8 if nll is None or was is None else f" ({nll - was:+.2f})"
