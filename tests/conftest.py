@@ -1,9 +1,11 @@
 """Shared by all tests: one thread where results are compared to the bit, float64 where laws are checked."""
 
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -48,6 +50,35 @@ def regard_cli(tmp_path) -> Callable[..., subprocess.CompletedProcess[str]]:
 def text(tmp_path) -> Path:
     (tmp_path / "text.txt").write_text(TEXT)
     return tmp_path / "text.txt"
+
+
+@pytest.fixture
+def open_page() -> Iterator[Callable[..., Any]]:
+    """Opens a file in a narrow browser. At the end there was no error, nothing outside was asked for, and only parts scroll sideways."""
+    chromium = shutil.which("chromium")
+    if chromium is None:
+        pytest.skip("chromium is not installed")
+    from playwright.sync_api import sync_playwright
+
+    asked, errors = list[str](), list[object]()
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox", "--disable-background-networking"])
+        opened = browser.new_page(viewport={"width": 360, "height": 640})
+        opened.on("request", lambda request: asked.append(request.url))
+        opened.on("pageerror", lambda error: errors.append(error))
+        opened.on("dialog", lambda dialog: errors.append(dialog))
+
+        def go(path: Path, ready: str = "body[data-ready]") -> Any:
+            opened.goto(path.as_uri())
+            opened.wait_for_selector(ready)
+            return opened
+
+        yield go
+        width = opened.evaluate("document.documentElement.scrollWidth")
+        browser.close()
+    assert errors == []
+    assert [url for url in asked if not url.startswith(("file:", "data:", "blob:"))] == []
+    assert width <= 360
 
 
 @pytest.fixture(scope="session")
