@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import re
+import signal
 from pathlib import Path
 
 import pytest
@@ -11,9 +12,11 @@ import torch
 import regard
 from regard.cli import main
 from regard.errors import UserError
+from regard.machine.disk import only_writer
 from regard.probabilities.measures import Measure, Protocol
-from regard.runs.comparing import Comparison, _interval, comparable
+from regard.runs.comparing import Comparison, _busy, go_on_comparing
 from regard.runs.ladder import PASSAGE, Ladder
+from regard.runs.ranking import _interval, comparable
 
 TEXT = "".join(f"line {number % 13} says {'abc' * (number % 5)} and <script>alert({number % 3})</script> ends\n" for number in range(300))
 
@@ -195,3 +198,91 @@ def test_a_comparison_that_was_stopped_goes_on(tmp_path, capsys):
     for folder, words in {"out": "is finished", "none": "no comparison to resume"}.items():
         assert main(["compare", "--out", str(tmp_path / folder), "--resume"]) == 2
         assert words in capsys.readouterr().err
+
+
+def stopped_comparison(tmp_path: Path, after: str = "ngram") -> Path:
+    """A comparison of an n-gram and an LSTM that was stopped once `after` was measured."""
+    (tmp_path / "text.txt").write_text(TEXT)
+
+    def stop(result) -> None:
+        if result.name == after:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        regard.compare(
+            str(tmp_path / "text.txt"), families=["ngram", "lstm"], tokens="char", tokens_each=300, out=tmp_path / "out", finished=stop
+        )
+    return tmp_path / "out"
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(folder)): path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}
+
+
+def damage(out: Path, how: str) -> str:
+    """Damages a stopped comparison, and gives the words that name the damage."""
+    plan = json.loads((out / "plan.json").read_text())
+    match how:
+        case "test text gone":
+            (out / "text" / "test.txt").unlink()
+            return "test.txt: is missing"
+        case "text changed":
+            (out / "text" / "train.txt").write_text("other")
+            return "train.txt: has changed"
+        case "weights flipped":
+            data = bytearray((out / "ngram" / "model.safetensors").read_bytes())
+            data[-5] ^= 1
+            (out / "ngram" / "model.safetensors").write_bytes(data)
+            return "was changed after it was saved"
+        case "plan without families":
+            (out / "plan.json").write_text(json.dumps({**plan, "families": []}))
+            return "name at least one family"
+        case "plan of another document":
+            (out / "plan.json").write_text(json.dumps({**plan, "document": "../x"}))
+            return "document"
+        case _:
+            (out / "plan.json").write_text(json.dumps([]))
+            return "damaged"
+
+
+@pytest.mark.parametrize(
+    "how", ["test text gone", "text changed", "weights flipped", "plan without families", "plan of another document", "plan is a list"]
+)
+def test_a_comparison_that_cannot_be_resumed_loses_nothing(tmp_path, capsys, how):
+    out = stopped_comparison(tmp_path)
+    words = damage(out, how)
+    before = contents(out)
+    assert main(["compare", "--out", str(out), "--resume"]) == 2
+    assert words in capsys.readouterr().err
+    assert contents(out) == before
+
+
+def test_a_second_process_does_not_touch_a_comparison(tmp_path, capsys):
+    out = stopped_comparison(tmp_path)
+    with only_writer(out):
+        before = contents(out)
+        assert main(["compare", "--out", str(out), "--resume"]) == 2
+        assert "another process is writing into this folder" in capsys.readouterr().err
+        assert contents(out) == before
+
+
+def test_a_moved_comparison_is_finished_from_another_folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "text.txt").write_text(TEXT)
+    options = {"families": ["ngram", "lstm"], "tokens": "char", "tokens_each": 3000, "out": "here/B"}
+    with pytest.raises(KeyboardInterrupt):
+        regard.compare("text.txt", **options, finished=lambda result: (_ for _ in ()).throw(KeyboardInterrupt))
+    stop = {"out": "here/B/lstm", "text": "here/B/text/train.txt", "valid": "here/B/text/valid.txt", "test": "here/B/text/test.txt"}
+    with pytest.raises(KeyboardInterrupt):  # stopped in the middle of a training
+        regard.train("lstm", tokens="char", steps=6, listener=lambda _: signal.raise_signal(signal.SIGINT), **stop)
+    (tmp_path / "other").mkdir()
+    monkeypatch.chdir(tmp_path / "other")
+    (tmp_path / "here" / "B").rename(tmp_path / "moved")
+    comparison = go_on_comparing("../moved")
+    assert [row["name"] for row in comparison.table()] == ["lstm", "ngram"] or len(comparison.table()) == 2
+    assert not any("not in the table" in note for note in comparison.notes)
+
+
+def test_a_busy_machine_is_told():
+    assert _busy(0.1) == []
+    assert "waited 0.7 seconds" in _busy(0.7)[0]

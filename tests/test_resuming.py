@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -14,9 +15,15 @@ import torch
 from trainings import MORE, PAIRS, SMALL, TEXT, files, small
 
 import regard
-from regard.errors import Interrupted, MachineError, UserError
+from regard.errors import Interrupted, MachineError, Notice, UserError
+from regard.machine.disk import only_writer
 from regard.runs import checkpoint, recipes
 from regard.runs.recipes import Recipe
+
+
+def stop_at(step: int) -> Callable[..., None]:
+    """A listener that presses Ctrl-C once this step is reported."""
+    return lambda report: signal.raise_signal(signal.SIGINT) if report.step >= step else None
 
 
 def start(folder: Path, family: str, out: str, *more: str, stderr: int = subprocess.DEVNULL) -> subprocess.Popen:
@@ -117,24 +124,71 @@ def test_a_disk_that_fills_while_saving_keeps_the_last_checkpoint(tmp_path, text
     assert files(tmp_path / "run") == files(tmp_path / "whole")
 
 
-def test_a_damaged_checkpoint_is_not_used(tmp_path):
-    for step in (3, 5):
-        checkpoint.save_checkpoint(tmp_path, step, {"x": torch.full((2,), float(step))}, {"step": step})
-        if step == 3:
-            os.rename(tmp_path / "checkpoint-00000003", tmp_path / "kept")
-    os.rename(tmp_path / "kept", tmp_path / "checkpoint-00000003")
-    (tmp_path / "checkpoint-00000005" / "tensors.safetensors").write_bytes(b"cut")
-    tensors, progress = checkpoint.load_checkpoint(tmp_path)
-    assert progress["step"] == 3
-    assert tensors["x"].tolist() == [3, 3]
+def flip(path: Path) -> None:
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2] ^= 1
+    path.write_bytes(data)
+
+
+def test_a_damaged_checkpoint_is_named_set_aside_and_the_one_before_it_is_used(tmp_path, text, monkeypatch):
+    small(tmp_path / "whole", text, precision="fp32")
+    monkeypatch.setattr(time, "perf_counter", itertools.count().__next__)  # a second a step: reported at each
+    with pytest.raises(Interrupted):
+        small(tmp_path / "run", text, listener=stop_at(9), precision="fp32")
+    monkeypatch.undo()
+    newest, before = (tmp_path / "run" / f"checkpoint-{step:08}" for step in (9, 8))
+    flip(newest / "tensors.safetensors")
+    with pytest.warns(Notice, match=r"checkpoint-00000009 is damaged; .*damaged-checkpoint-00000009-1, and checkpoint-00000008 is used"):
+        regard.train("lstm", out=str(tmp_path / "run"), resume=True)
+    assert files(tmp_path / "run") == files(tmp_path / "whole")
+    assert (tmp_path / "run" / "damaged-checkpoint-00000009-1" / "tensors.safetensors").exists()
+    assert not before.exists()
+
+
+def test_without_a_whole_checkpoint_nothing_is_begun_again_and_nothing_is_removed(tmp_path, text):
+    with pytest.raises(Interrupted):
+        small(tmp_path / "run", text, listener=stop_at(1))
+    flip(tmp_path / "run" / "checkpoint-00000001" / "tensors.safetensors")
+    before = sorted(tmp_path.rglob("*"))
+    with pytest.raises(UserError, match="checkpoint-00000001: is damaged, and there is no other checkpoint"):
+        regard.train("lstm", out=str(tmp_path / "run"), resume=True)
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+def test_a_checkpoint_is_saved_again_where_a_damaged_one_stood(tmp_path):
+    checkpoint.save_checkpoint(tmp_path, 3, {"x": torch.ones(2)}, {"step": 3})
+    flip(tmp_path / "checkpoint-00000003" / "tensors.safetensors")
+    checkpoint.save_checkpoint(tmp_path, 3, {"x": torch.full((2,), 3.0)}, {"step": 3})
+    assert checkpoint.load_checkpoint(tmp_path)[0]["x"].tolist() == [3, 3]
+
+
+def test_a_stopped_run_goes_on_wherever_it_lies_and_wherever_the_command_is_typed(tmp_path, text, monkeypatch):
+    whole = small(tmp_path / "whole", text)
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(Interrupted):
+        small(Path("here/run"), Path("text.txt"), listener=stop_at(1))
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    os.rename("../here", "../there")
+    trained = regard.train("lstm", out="../there/run", resume=True, text="../text.txt")
+    assert trained.loss == whole.loss
+    assert regard.evaluate("../there/run").loss == trained.loss
+
+
+def test_a_text_that_moves_with_its_run_is_found(tmp_path, text):
+    (tmp_path / "a").mkdir()
+    os.rename(text, tmp_path / "a" / "text.txt")
+    small(tmp_path / "a" / "run", tmp_path / "a" / "text.txt")
+    os.rename(tmp_path / "a", tmp_path / "b")
+    assert regard.evaluate(tmp_path / "b" / "run").tokens > 0
 
 
 def test_two_processes_never_write_one_run(tmp_path):
-    with checkpoint.only_writer(tmp_path / "run"):
+    with only_writer(tmp_path / "run"):
         path = str(tmp_path / "run")
-        code = f"from regard.runs.checkpoint import only_writer\nfrom pathlib import Path\nwith only_writer(Path({path!r})): pass"
+        code = f"from regard.machine.disk import only_writer\nfrom pathlib import Path\nwith only_writer(Path({path!r})): pass"
         done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
-    assert "another process is training" in done.stderr
+    assert "another process is writing" in done.stderr
 
 
 def test_stopped_at_a_validation_it_is_validated_and_goes_on(tmp_path, text, monkeypatch):

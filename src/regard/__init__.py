@@ -9,6 +9,8 @@ and `mix`, `cached` and `edited`, which make new models of trained ones.
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from regard.machine.threads import limit_spinning
+
 if TYPE_CHECKING:
     from regard.errors import MachineError, UserError
     from regard.runs.aligning import align
@@ -85,4 +87,5 @@ def __getattr__(name: str) -> Any:
     """Each verb's module, and torch with it, is imported when the verb is first used."""
     if name not in _HOMES:
         raise AttributeError(f"module 'regard' has no attribute {name!r}")
+    limit_spinning()
     return getattr(import_module(_HOMES[name]), name)

@@ -2,10 +2,12 @@
 
 import errno
 import sys
+import warnings
 from importlib import import_module
 
 from regard import __version__
-from regard.errors import Interrupted, MachineError, UserError
+from regard.errors import Interrupted, MachineError, Notice, UserError
+from regard.machine.threads import limit_spinning
 
 VERBS = {
     "train": ("regard.commands.train", "train a model on a text"),
@@ -30,6 +32,7 @@ USER, MACHINE, INTERRUPTED = 2, 1, 130
 def main(arguments: list[str] | None = None) -> int:
     """Run one verb. Exit 0; 2 for the user's mistake; 1 for the machine's (disk, memory, NaN); 130 for Ctrl-C."""
     arguments = sys.argv[1:] if arguments is None else arguments
+    limit_spinning()
     try:
         if not arguments or arguments[0] in ("--help", "-h", "help"):
             print(_help())
@@ -38,7 +41,10 @@ def main(arguments: list[str] | None = None) -> int:
             print(f"regard {__version__}")
             return 0
         _check_utf8(arguments)
-        import_module(_module(arguments[0])).main(arguments[1:])
+        with warnings.catch_warnings():
+            warnings.simplefilter("always", Notice)
+            warnings.showwarning = _show_warning
+            import_module(_module(arguments[0])).main(arguments[1:])
         sys.stdout.flush()
         return 0
     except UserError as error:
@@ -63,6 +69,12 @@ def main(arguments: list[str] | None = None) -> int:
         if any(words in str(error) for words in ("not enough memory", "can't allocate memory", "out of memory")):
             return _say(_OUT_OF_MEMORY, MACHINE)
         raise
+
+
+def _show_warning(message: Warning | str, category: type[Warning], *_: object, **__: object) -> None:
+    """Notices are one line each; what libraries warn of is for programmers."""
+    if issubclass(category, Notice):
+        print(f"regard: {' '.join(str(message).split())}", file=sys.stderr, flush=True)
 
 
 def _check_utf8(arguments: list[str]) -> None:

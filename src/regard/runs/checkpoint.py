@@ -4,26 +4,33 @@ It holds the weights, the best weights so far, the optimisers' memory, the state
 had come: all that makes a resumed run equal, to the bit, to one that was never stopped.
 """
 
+import itertools
 import json
 import os
 import shutil
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import torch
+from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor
 
-from regard.errors import UserError
-from regard.runs.folder import LOCK, file_hash, write_tensors
+from regard.errors import UserError, notify
+from regard.machine.disk import flush
+from regard.runs.folder import file_hash, write_tensors
 
 TENSORS, PROGRESS = "tensors.safetensors", "progress.json"
+KEPT = 2  # checkpoints: if the newest is damaged, the one before it is resumed from
 
 
 def save_checkpoint(out: Path, step: int, tensors: dict[str, Tensor], progress: dict[str, Any]) -> None:
+    """Write a checkpoint beside its place, flush it to disk and rename it. Then remove all but the newest KEPT checkpoints."""
     folder = out / f"checkpoint-{step:08d}"
+    if folder.exists():
+        if _read(folder) is not None:  # the same step again: what the folder holds is equal
+            return
+        set_aside(folder)
     beside = out / f"{folder.name}.tmp"
     shutil.rmtree(beside, ignore_errors=True)
     beside.mkdir()
@@ -31,58 +38,59 @@ def save_checkpoint(out: Path, step: int, tensors: dict[str, Tensor], progress: 
         write_tensors(tensors, beside / TENSORS)
         record = {**progress, "sha256": file_hash(beside / TENSORS)}
         (beside / PROGRESS).write_text(json.dumps(record))
-        for name in (TENSORS, PROGRESS):
-            _flush(beside / name)
-        if folder.exists():  # the same step again: what it holds is equal
-            return
+        for path in (beside / TENSORS, beside / PROGRESS, beside):
+            flush(path)
         os.rename(beside, folder)
+        flush(out)
     finally:
         shutil.rmtree(beside, ignore_errors=True)
-    for older in _checkpoints(out)[:-1]:
+    for older in checkpoints(out)[:-KEPT]:
         shutil.rmtree(older)
 
 
 def load_checkpoint(out: Path) -> tuple[dict[str, Tensor], dict[str, Any]] | None:
-    """The newest whole checkpoint, or None where there is none yet."""
-    for folder in reversed(_checkpoints(out)):
-        try:
-            progress = json.loads((folder / PROGRESS).read_text("utf-8"))
-            if file_hash(folder / TENSORS) == progress["sha256"]:
-                return load_file(folder / TENSORS), progress
-        except (OSError, ValueError, KeyError):
-            continue
+    """The newest whole checkpoint, or None if there is none yet. Damaged ones are named, set aside and never counted again."""
+    damaged = list[Path]()
+    for folder in reversed(checkpoints(out)):
+        found = _read(folder)
+        if found is not None:
+            for path in damaged:
+                notify(f"{path} is damaged; it is kept as {set_aside(path).name}, and {folder.name} is used instead")
+            return found
+        damaged.append(folder)
+    if damaged:
+        raise UserError(f"{damaged[0]}: is damaged, and there is no other checkpoint to resume from; train again into another --out")
     return None
 
 
+def _read(folder: Path) -> tuple[dict[str, Tensor], dict[str, Any]] | None:
+    """A whole checkpoint, or None if it is damaged."""
+    try:
+        progress = json.loads((folder / PROGRESS).read_text("utf-8"))
+        if file_hash(folder / TENSORS) == progress["sha256"]:
+            return load_file(folder / TENSORS), progress
+    except (OSError, ValueError, KeyError, TypeError, SafetensorError):
+        pass
+    return None
+
+
+def set_aside(folder: Path) -> Path:
+    """Rename a damaged checkpoint so that it is never counted again."""
+    numbers = itertools.count(1)
+    while (aside := folder.with_name(f"damaged-{folder.name}-{next(numbers)}")).exists():
+        pass
+    os.rename(folder, aside)
+    return aside
+
+
 def remove_checkpoints(out: Path) -> None:
-    for folder in _checkpoints(out):
+    for folder in checkpoints(out):
         shutil.rmtree(folder)
 
 
-def _checkpoints(out: Path) -> list[Path]:
+def checkpoints(out: Path) -> list[Path]:
+    """The checkpoints of a run, the oldest first."""
     return sorted(path for path in out.glob("checkpoint-*") if path.suffix != ".tmp")
-
-
-def _flush(path: Path) -> None:
-    with path.open("rb") as file:
-        os.fsync(file.fileno())
-
-
-@contextmanager
-def only_writer(out: Path) -> Iterator[None]:
-    """Two processes never train into one folder."""
-    import fcntl
-
-    out.mkdir(parents=True, exist_ok=True)
-    with (out / LOCK).open("w") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise UserError(f"{out}: another process is training into this folder; wait for it or choose another --out") from None
-        try:
-            yield
-        finally:
-            (out / LOCK).unlink(missing_ok=True)
 
 
 def optimiser_tensors(optimisers: list[torch.optim.Optimizer]) -> dict[str, Tensor]:

@@ -3,23 +3,25 @@
 import json
 import math
 import shutil
-import statistics
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, get_args
 
-from regard.errors import Interrupted, UserError
+from regard.errors import Busy, Interrupted, UserError
+from regard.machine.disk import only_writer, write_json
+from regard.machine.threads import WaitingTime
 from regard.models import FAMILIES, family_class
 from regard.models.translation import Translator
-from regard.probabilities.measures import Measure, summarise, token_losses
+from regard.probabilities.measures import summarise, token_losses
 from regard.runs.descent import METRICS, TIMING
-from regard.runs.folder import CONFIG, TRAINING, check_free, load, write_json
+from regard.runs.folder import CONFIG, TRAINING, check_free, file_hash, load
 from regard.runs.ladder import Column, Ladder, ladders
 from regard.runs.machine import to_best_device
 from regard.runs.optimisers import TrainingOptions
 from regard.runs.options import with_defaults
+from regard.runs.ranking import Result, notes, ranked_rows
 from regard.runs.training import Trained, train
 from regard.text.builtin import topics
 from regard.text.documents import Document
@@ -27,22 +29,7 @@ from regard.text.files import hold_out_files, read
 from regard.tokens.choose import Kind
 
 PLAN, RESULTS = "plan.json", "results.json"
-STUDENT = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228)  # 97.5% points for 1, 2, ... degrees of freedom
-
-
-@dataclass(frozen=True)
-class Result:
-    """One trained model and what it reached on the held-out text."""
-
-    name: str
-    family: str
-    seed: int
-    folder: str
-    parameters: int
-    seconds: float  # of training
-    training_tokens_per_second: float
-    measure: Measure
-    curve: list[dict[str, float]]  # seconds, valid_loss
+TOO_BUSY = 0.25  # of a second waited in each second: a quarter of a core was missing
 
 
 @dataclass(frozen=True)
@@ -54,7 +41,7 @@ class Comparison:
 
     def table(self) -> list[dict[str, Any]]:
         """A row a family, the best first, figures over seeds; rows that cannot be ranked stand last."""
-        return sorted(_rows(self.results), key=lambda row: (row["rank"] is None, row["rank"] or 0))
+        return sorted(ranked_rows(self.results), key=lambda row: (row["rank"] is None, row["rank"] or 0))
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -83,10 +70,14 @@ class Plan:
             raise UserError("--minutes must be above 0")
         if self.seeds < 1 or (self.tokens_each is not None and self.tokens_each < 1):
             raise UserError("--seeds and --tokens-each must be 1 or more")
+        if not self.families:
+            raise UserError("name at least one family")
         for name in self.families:
             family, kind = self.of(name)
             if issubclass(family_class(family), Translator):
                 raise UserError(f"{family} translates; compare is for: {', '.join(FAMILIES)}")
+            if self.document not in get_args(Document):
+                raise UserError(f"--document is one of {', '.join(get_args(Document))}; not {self.document!r}")
             if kind not in get_args(Kind):
                 raise UserError(f"{name}: tokens are {', '.join(get_args(Kind))}")
             if self.families.count(name) > 1:
@@ -96,6 +87,10 @@ class Plan:
         """(family, tokens) of a name such as ngram or ngram:word."""
         family, _, kind = name.partition(":")
         return family, kind or self.tokens
+
+    def in_minutes(self, name: str) -> bool:
+        """Whether the budget of this training is a time."""
+        return self.tokens_each is None and family_class(self.of(name)[0]).training_defaults is not None
 
     def trainings(self) -> Iterator[tuple[str, int, str]]:
         """(name, seed, folder): counting gives the same with every seed."""
@@ -128,48 +123,80 @@ def compare(
     )
     out = Path(out)
     check_free(out)
-    _write_parts(out, text)
-    write_json(asdict(plan), out / PLAN)
-    return _carry_out(plan, out, finished)
+    created = not out.exists()
+    with only_writer(out):
+        check_free(out)
+        try:
+            texts = _write_parts(out, text)
+            write_json({**asdict(plan), "texts": texts}, out / PLAN)
+            return _carry_out(plan, out, finished)
+        except UserError:
+            if created and not any(path.name == CONFIG for path in out.rglob("*")):  # made here, and nothing in it was finished
+                shutil.rmtree(out)
+            raise
 
 
 def go_on_comparing(out: str | Path, finished: Callable[[Result], None] = lambda result: None) -> Comparison:
-    """Finish a comparison that was stopped: what is trained stays, what was being trained goes on."""
+    """Finish a comparison that was stopped: finished runs stay, a stopped training is resumed. Nothing is ever removed."""
     out = Path(out)
     if not (out / PLAN).is_file():
         raise UserError(f"{out}: no comparison to resume there; give the --out of one that was stopped")
-    if (out / RESULTS).is_file():
-        raise UserError(f"{out}: this comparison is finished; there is nothing to resume")
-    try:
-        kept = json.loads((out / PLAN).read_text("utf-8"))
-        plan = Plan(**{**kept, "families": tuple(kept["families"])})
-    except (ValueError, KeyError, TypeError):
-        raise UserError(f"{out}: {PLAN} is damaged; remove that folder and compare again") from None
-    return _carry_out(plan, out, finished)
+    with only_writer(out):
+        if (out / RESULTS).is_file():
+            raise UserError(f"{out}: this comparison is finished; there is nothing to resume")
+        try:
+            kept = json.loads((out / PLAN).read_text("utf-8"))
+            texts = kept.pop("texts", {})
+            plan = Plan(**{**kept, "families": tuple(kept["families"])})
+            _check_parts(out, texts)
+        except (ValueError, KeyError, TypeError, AttributeError):
+            raise UserError(f"{out}: {PLAN} is damaged; compare again into another --out") from None
+        return _carry_out(plan, out, finished)
 
 
 def _carry_out(plan: Plan, out: Path, finished: Callable[[Result], None]) -> Comparison:
     results, columns, left_out = list[Result](), list[Column](), dict[str, UserError]()
+    waited = list[float]()
     for name, seed, folder in plan.trainings():
+        begun, waiting = (out / folder).exists(), WaitingTime()
         try:
             trained = _trained(plan, name, seed, out, out / folder)
-            result, column = _measured(name, seed, trained, _parts(out, "test"))
-        except UserError as error:  # too little text for this one, say; the others need not be lost
-            left_out[name] = error
+            waited += [waiting.share() or 0.0] if plan.in_minutes(name) else []
+        except UserError as error:
+            if begun or isinstance(error, Busy):  # a run that exists cannot be opened or resumed: nothing is skipped
+                raise
+            left_out[name] = error  # the family refuses this text, which may be too short for it
             continue
         except KeyboardInterrupt:
-            raise Interrupted(f"stopped; what is trained stays. Go on with: regard compare --out {out} --resume") from None
+            raise _interrupted(out) from None
+        try:
+            result, column = _measured(name, seed, trained, _parts(out, "test"))
+        except KeyboardInterrupt:
+            raise _interrupted(out) from None
         results.append(result)
         if seed == 1:
             columns.append(column)
         finished(result)
     if not results:
-        shutil.rmtree(out)
         raise next(iter(left_out.values()))
     said = [f"{name} is not in the table: {error}." for name, error in left_out.items()]
-    comparison = Comparison(out, results, [*notes(results), *said], ladders(columns))
+    comparison = Comparison(out, results, [*_busy(max(waited, default=0.0)), *notes(results), *said], ladders(columns))
     write(comparison)
     return comparison
+
+
+def _interrupted(out: Path) -> Interrupted:
+    return Interrupted(f"stopped; what is trained stays. Go on with: regard compare --out {out} --resume")
+
+
+def _busy(waited: float) -> list[str]:
+    """A note if a training waited so long for cores that a budget in minutes was not the same for all families."""
+    if waited < TOO_BUSY:
+        return []
+    return [
+        f"The machine was busy: the threads of one training waited {waited:.1f} seconds for a core in every second. The ranks mean "
+        "little; compare again on an idle machine, or give --tokens-each instead of --minutes."
+    ]
 
 
 def _trained(plan: Plan, name: str, seed: int, out: Path, folder: Path) -> Trained:
@@ -184,17 +211,34 @@ def _trained(plan: Plan, name: str, seed: int, out: Path, folder: Path) -> Train
     return train(family, out=str(folder), **texts, **budget, tokens=kind, document=plan.document, seed=seed)
 
 
-def _write_parts(out: Path, text: str | Sequence[str]) -> None:
-    """Training, validation and test text as files of the comparison, so that every run can be measured again. Files stay apart."""
+def _write_parts(out: Path, text: str | Sequence[str]) -> dict[str, str]:
+    """Write training, validation and test text into the comparison's folder, so that every run can be measured again.
+
+    Files stay apart. The result is the hash of each written file by its name.
+    """
     rest, test = hold_out_files(read([text] if isinstance(text, str) else text) or [topics()])
     first, valid = hold_out_files(rest)
     if not (first and valid and test):
         raise UserError("the text is too short to be split into training, validation and test: give more")
     folder = out / "text"
-    folder.mkdir(parents=True)
+    folder.mkdir()
+    hashes = dict[str, str]()
     for name, part in {"train": first, "valid": valid, "test": test}.items():
         for number, source in enumerate(part, 1):
-            (folder / (f"{name}.txt" if number == 1 else f"{name}-{number:05}.txt")).write_bytes(source.utf8)
+            path = folder / (f"{name}.txt" if number == 1 else f"{name}-{number:05}.txt")
+            path.write_bytes(source.utf8)
+            hashes[path.name] = source.sha256
+    return hashes
+
+
+def _check_parts(out: Path, texts: dict[str, str]) -> None:
+    """The comparison's texts must be there and unchanged: runs that are still to be trained would see another text."""
+    for name, sha256 in texts.items():
+        path = out / "text" / name
+        if not path.is_file():
+            raise UserError(f"{path}: is missing; put the comparison's text back, or compare again into another --out")
+        if file_hash(path) != sha256:
+            raise UserError(f"{path}: has changed since the comparison began; put it back, or compare again into another --out")
 
 
 def _parts(out: Path, name: str) -> tuple[str, ...]:
@@ -235,82 +279,6 @@ def _measured(name: str, seed: int, trained: Trained, test: Sequence[str]) -> tu
         curve=curve,
     )
     return result, Column(name, run.tokenizer, text, nll_N)
-
-
-def comparable(first: Measure, second: Measure) -> str | None:
-    """Why two figures must not be ranked together, or None."""
-    if first.bytes != second.bytes or first.protocol.document != second.protocol.document:
-        return "they were measured on other text or documents"
-    if first.bits_per_byte is None or second.bits_per_byte is None:
-        return "a token has no probability at all"
-    replaced = first.unknown_tokens or second.unknown_tokens
-    if replaced and (first.protocol.tokens, first.unknown_tokens, first.tokens) != (
-        second.protocol.tokens,
-        second.unknown_tokens,
-        second.tokens,
-    ):
-        return "unknown words were replaced by one class, which is easier to predict than they were"
-    if first.protocol.cache != second.protocol.cache:
-        return "one of them had a cache"
-    if first.protocol.stride not in (None, first.protocol.context) or second.protocol.stride not in (None, second.protocol.context):
-        return "windows overlapped in one of them"
-    return None
-
-
-def notes(results: list[Result]) -> list[str]:
-    """What a reader of the table must know."""
-    said = dict[str, None]()
-    reference = _reference(results)
-    for result in results:
-        why = comparable(reference.measure, result.measure)
-        if why is not None:
-            said[f"{result.name} is not ranked with {reference.name}: {why}."] = None
-        elif result.measure.unknown_tokens:
-            said[
-                f"{result.measure.unknown_tokens} of {result.measure.tokens} words were unknown and replaced, alike for all ranked rows."
-            ] = None
-    return list(said)
-
-
-def _reference(results: list[Result]) -> Result:
-    """What the others are ranked with: the first without unknown words, or the first."""
-    return next((r for r in results if not r.measure.unknown_tokens and r.measure.bits_per_byte is not None), results[0])
-
-
-def _rows(results: list[Result]) -> list[dict[str, Any]]:
-    reference = _reference(results)
-    rows = list[dict[str, Any]]()
-    for name in dict.fromkeys(result.name for result in results):
-        same = [result for result in results if result.name == name]
-        figures = [result.measure.bits_per_byte for result in same if result.measure.bits_per_byte is not None]
-        mean = statistics.fmean(figures) if figures else None
-        losses = [result.measure.loss for result in same if result.measure.loss is not None]
-        spread = _interval(figures)
-        rows.append(
-            {
-                "name": name,
-                "rank": None if comparable(reference.measure, same[0].measure) else mean,
-                "bits_per_byte": mean,
-                "interval": spread,
-                "perplexity": math.exp(statistics.fmean(losses)) if losses and max(losses) < 700 else None,
-                "parameters": same[0].parameters,
-                "seconds": statistics.fmean(result.seconds for result in same),
-                "tokens_per_second": statistics.fmean(result.training_tokens_per_second for result in same),
-            }
-        )
-    ranked = sorted((row for row in rows if row["rank"] is not None), key=lambda row: row["rank"])
-    for place, row in enumerate(ranked, 1):
-        row["rank"] = place
-    return rows
-
-
-def _interval(figures: list[float]) -> float | None:
-    """Half the width of a 95% interval of the mean, by Student's t."""
-    if len(figures) < 2:
-        return None
-    freedom = len(figures) - 1
-    t = STUDENT[freedom - 1] if freedom <= len(STUDENT) else 1.960 + 2.372 / freedom + 2.822 / freedom**2  # Cornish and Fisher's series
-    return t * statistics.stdev(figures) / math.sqrt(len(figures))
 
 
 def for_people(row: dict[str, Any]) -> dict[str, str]:

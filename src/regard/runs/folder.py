@@ -23,6 +23,7 @@ from safetensors.torch import load_file, save_file
 
 from regard import __version__
 from regard.errors import MachineError, UserError
+from regard.machine.disk import LOCK, write_json
 from regard.models import FAMILIES, TRANSLATORS, arpa, family_class, gpt2
 from regard.models.contract import LanguageModel
 from regard.models.translation import Translator
@@ -32,7 +33,6 @@ from regard.tokens.contract import Tokenizer
 FORMAT = 1
 CONFIG, MODEL, TOKENIZER, TRAINING = "config.json", "model.safetensors", "tokenizer.json", "training.json"
 SOURCE_TOKENIZER = "source_tokenizer.json"
-LOCK = ".lock"  # of the process that trains into a folder
 
 
 @dataclass(frozen=True)
@@ -98,13 +98,6 @@ def finish(run: Run, folder: Path, **outcome: Any) -> Run:
     config = {**run.config, **outcome, "files": hashes}
     write_json(config, folder / CONFIG)
     return dataclasses.replace(run, config=config, folder=folder)
-
-
-def write_json(data: dict[str, Any], path: Path) -> None:
-    """All of it or nothing, whenever the process is killed."""
-    beside = path.with_suffix(".tmp")
-    beside.write_text(json.dumps(data, indent=2, ensure_ascii=False), "utf-8")
-    os.replace(beside, path)
 
 
 def write_tensors(tensors: dict[str, torch.Tensor], path: Path) -> None:

@@ -13,8 +13,9 @@ from regard.inside.record import Record
 from regard.inside.recording import record, record_translation
 from regard.inside.tracing import Traced
 from regard.inside.words import by_words
+from regard.machine.disk import write_json
 from regard.models.translation import Translator
-from regard.runs.folder import MODEL, Run, as_run, load, write_json
+from regard.runs.folder import MODEL, Run, as_run, load
 
 
 def look(

@@ -5,24 +5,29 @@ import hashlib
 import json
 import shutil
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import torch
 
 from regard.errors import Interrupted, UserError
+from regard.machine.disk import absolute, only_writer, relocated, write_json
 from regard.models import family_class
 from regard.models.contract import LanguageModel
 from regard.models.ranges import check_seed
 from regard.models.translation import Translator
-from regard.runs.checkpoint import only_writer, remove_checkpoints
+from regard.runs.checkpoint import remove_checkpoints
 from regard.runs.descent import Descent, Listener
-from regard.runs.folder import CONFIG, TRAINING, Run, check_free, describe, finish, next_free, save, write_json
+from regard.runs.folder import CONFIG, TRAINING, Run, check_free, describe, finish, next_free, save
 from regard.runs.machine import Machine, choose_machine
 from regard.runs.material import Material, ParallelText, PlainText
 from regard.runs.optimisers import TrainingOptions
 from regard.runs.options import option_kinds, split_options
+from regard.text.builtin import BUILT_IN
 from regard.tokens.choose import TokenOptions
+
+PATHS = ("text", "valid", "test", "source", "target", "pairs", "valid_source", "valid_target", "vocabulary")  # options that name files
 
 
 @dataclasses.dataclass(frozen=True)
@@ -79,14 +84,15 @@ def train(family: str, *, listener: Listener = lambda report: None, **options: A
         encoded = material.encoded()
         model.fit(encoded, lambda model: None)
         spent = {"tokens": len(encoded), "seconds": time.perf_counter() - began}
-        config = describe(model, material.record(), seed=text_options.seed, **spent)
+        config = describe(model, located(material.record(), out), seed=text_options.seed, **spent)
         run = save(Run(model.eval(), material.tokenizer, config), out)
         return Trained(run, 0, len(encoded), config["seconds"], material.loss(run))
     with only_writer(out):
         machine = _machine(out, rest[0])
         if not options.get("resume"):
             check_free(out)  # another process may have written there while the text was read
-            write_json({"family": family, "options": options, **_read_by(material), "bf16": machine.bf16}, out / TRAINING)
+            kept = {"family": family, "options": _with_paths(options, absolute), "folder": absolute(str(out))}
+            write_json({**kept, **_read_by(material), "bf16": machine.bf16}, out / TRAINING)
         try:
             return _descended(model, material, rest[0], text_options.seed, out, listener, machine)
         except UserError:  # refused before the first step: nothing new is left behind
@@ -98,7 +104,8 @@ def train(family: str, *, listener: Listener = lambda report: None, **options: A
 def _descended(
     model: LanguageModel, material: Material, training: TrainingOptions, seed: int, out: Path, listener: Listener, machine: Machine
 ) -> Trained:
-    config = describe(model, material.record(), seed=seed, training=dataclasses.asdict(training), notes=material.notes, **material.limits())
+    texts = located(material.record(), out)
+    config = describe(model, texts, seed=seed, training=dataclasses.asdict(training), notes=material.notes, **material.limits())
     run = Run(model, material.tokenizer, config, source=material.source_tokenizer)
     descent = Descent(
         model, material.encoded(), material.schedule(model, training, seed), training, out, machine, listener,
@@ -117,6 +124,16 @@ def _descended(
     run = finish(run, out, **reached, loss=loss, **more)
     remove_checkpoints(out)
     return Trained(run, progress.step, progress.tokens, progress.seconds, loss, more)
+
+
+def located(texts: dict[str, list[dict[str, Any]]], out: Path) -> dict[str, list[dict[str, Any]]]:
+    """What a run remembers of its texts, with paths that do not depend on where the command was typed."""
+
+    def paths(record: dict[str, Any]) -> list[str]:
+        return [absolute(name) for name in record.get("files", [] if record["name"] in ("-", BUILT_IN) else [record["name"]])]
+
+    folder = absolute(str(out))
+    return {kind: [{**record, "paths": paths(record), "folder": folder} for record in records] for kind, records in texts.items()}
 
 
 def _material(kind: type[LanguageModel], text: Any, tokens: TokenOptions, config: Any, hold: bool) -> Material:
@@ -142,6 +159,9 @@ def _resumed(out: Path, family: str, given: dict[str, Any]) -> dict[str, Any]:
     if began["family"] != family:
         raise UserError(f"{out}: holds a {began['family']}, not a {family}")
     options = {name: tuple(value) if isinstance(value, list) else value for name, value in began["options"].items()}
+    if began["folder"] is not None:
+        options = _with_paths(options, lambda path: relocated(path, began["folder"], out))
+        given = _with_paths(given, absolute)
     for name, value in given.items():
         value = tuple(value) if isinstance(value, list) else value
         if name not in ("resume", "out") and (name not in options or options[name] != value):
@@ -150,11 +170,20 @@ def _resumed(out: Path, family: str, given: dict[str, Any]) -> dict[str, Any]:
     return {**options, "resume": True, "out": str(out)}
 
 
+def _with_paths(options: dict[str, Any], change: Callable[[str], str]) -> dict[str, Any]:
+    """Options with every path in them changed."""
+
+    def changed(value: Any) -> Any:
+        return change(value) if isinstance(value, str) else tuple(map(change, value)) if value is not None else None
+
+    return {name: changed(value) if name in PATHS else value for name, value in options.items()}
+
+
 def _began(out: Path) -> dict[str, Any]:
     """What training.json says of how a training began."""
     try:
         began = json.loads((out / TRAINING).read_text("utf-8"))
-        return {name: began[name] for name in ("family", "options", "texts", "tokens", "bf16")}
+        return {name: began[name] for name in ("family", "options", "texts", "tokens", "bf16")} | {"folder": began.get("folder")}
     except (ValueError, KeyError, TypeError):
         raise UserError(f"{out}: {TRAINING} is damaged; remove that folder and train again") from None
 
@@ -168,7 +197,7 @@ def _read_by(material: Material) -> dict[str, Any]:
 def _check_texts(out: Path, material: Material) -> None:
     began, now = _began(out), _read_by(material)
     for kind, records in now["texts"].items():
-        names = [[record["name"] for record in some] for some in (records, began["texts"][kind])]
+        names = [[Path(record["name"]).name for record in some] for some in (records, began["texts"][kind])]
         if names[0] != names[1]:
             raise UserError(f"{out} began with other files ({', '.join(names[1])}); a resumed run needs the same text")
         for record, before in zip(records, began["texts"][kind], strict=True):

@@ -140,7 +140,7 @@ def held_out(run: Run) -> Parallel:
     """The validation pairs of a run's training, read again."""
     (record,) = run.config["texts"]["valid"]
     (trained,) = run.config["texts"]["train"]
-    whole = parallel.read(parallel.files_of(record))
+    whole = parallel.read(parallel.files_of(record, run.folder))
     pairs = parallel.hold_out(whole)[1] if record.get("held_out", record["name"] == trained["name"]) else whole
     limit = run.config["longest"]
     _, pairs = encode_pairs(pairs, *tokenizers_of(run), limit)

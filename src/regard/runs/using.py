@@ -8,6 +8,7 @@ from typing import Any
 import torch
 
 from regard.errors import UserError
+from regard.machine.disk import relocated
 from regard.models.memory import kept_for_reuse
 from regard.models.mixing import Interpolation
 from regard.models.ngram import Link, Ngram
@@ -48,7 +49,7 @@ def cached(run: Run | str | Path, size: int = 2000, valid: str | Sequence[str] =
     if run.model.training_defaults is None:
         raise UserError(f"a cache compares hidden states, and {run.model.family} has none: put it on a neural run")
     records = run.config["texts"]["valid"]
-    sources = read([valid] if isinstance(valid, str) else valid) or [_again(record) for record in records]
+    sources = read([valid] if isinstance(valid, str) else valid) or [_again(record, run.folder) for record in records]
     if not sources:
         raise UserError("a cache's numbers are chosen on validation text: say which with --valid FILE")
     to_best_device(run.model)
@@ -61,13 +62,14 @@ def own_text(run: Run) -> list[Source]:
     records = run.config["texts"]["test"] or run.config["texts"]["valid"]
     if not records:
         raise UserError("this run was trained without --valid or --test; say which text: --text FILE")
-    return [_again(record) for record in records]
+    return [_again(record, run.folder) for record in records]
 
 
-def _again(record: dict[str, Any]) -> Source:
+def _again(record: dict[str, Any], folder: Path | None) -> Source:
     if record["name"] == "-":
         raise UserError("this run's text came from standard input and is gone; say which text: --text FILE")
-    whole = topics() if record["name"] == BUILT_IN else read_file(record["name"])
+    path = relocated(record["paths"][0], record["folder"], folder) if folder is not None and record.get("paths") else record["name"]
+    whole = topics() if record["name"] == BUILT_IN else read_file(path)
     source = Source(whole.name, whole.text[record["first"] :], record["first"])
     if source.sha256 != record["sha256"]:
         raise UserError(f"{source.name}: has changed since the run was trained; name the text yourself: --text FILE")

@@ -4,9 +4,11 @@ import hashlib
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 from regard.errors import UserError
+from regard.machine.disk import relocated
 from regard.text.files import read_file
 from regard.text.grammar import english_spanish
 
@@ -75,8 +77,10 @@ def turned(alignments: list[Links] | None) -> list[Links] | None:
     return None if alignments is None else [frozenset((j, i) for i, j in one) for one in alignments]
 
 
-def files_of(record: dict[str, Any]) -> list[str]:
+def files_of(record: dict[str, Any], folder: Path | None) -> list[str]:
     """The files of a text that a run remembers; the first runs remember their names as one."""
+    if folder is not None and "paths" in record:
+        return [relocated(path, record["folder"], folder) for path in record["paths"]]
     return record["files"] if "files" in record else [] if record["name"] == BUILT_IN else record["name"].split(" ")
 
 

@@ -1,0 +1,1 @@
+"""The machine: devices, precision, threads and memory."""
