@@ -14,7 +14,7 @@ from pathlib import Path
 import torch
 
 import regard
-from regard.probabilities.decoding import Sampling, generate
+from regard.probabilities.decoder import Sampling, generate
 
 
 def main() -> None:

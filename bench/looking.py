@@ -12,8 +12,8 @@ import time
 
 import torch
 
+from regard.inside.observe import record
 from regard.inside.page import page
-from regard.inside.recording import record
 from regard.models.transformer import Transformer
 from regard.parts.look import Look
 from regard.tokens.choose import TokenOptions, train_tokenizer

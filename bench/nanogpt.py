@@ -22,16 +22,16 @@ import numpy as np
 import torch
 
 import regard
+from regard.machine.device import choose_machine
+from regard.machine.memory import kept_for_reuse
 from regard.models.contract import LanguageModel, Prediction
-from regard.models.memory import kept_for_reuse
 from regard.models.transformer import Transformer
-from regard.probabilities.decoding import Sampling, generate
+from regard.probabilities.decoder import Sampling, generate
 from regard.probabilities.measures import token_losses
-from regard.runs.descent import Step
-from regard.runs.machine import choose_machine
-from regard.runs.optimisers import TrainingOptions, make_optimisers
 from regard.tokens.choose import TokenOptions, train_tokenizer
 from regard.tokens.schedule import Corpus, WindowSchedule
+from regard.training.loop import Step
+from regard.training.optimisers import TrainingOptions, make_optimisers
 
 PASSES, STEPS = 5, 60
 

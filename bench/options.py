@@ -16,7 +16,7 @@ from pathlib import Path
 import torch
 
 import regard
-from regard.probabilities.decoding import Sampling, generate
+from regard.probabilities.decoder import Sampling, generate
 
 VARIANTS: dict[str, dict] = {
     "base": {},

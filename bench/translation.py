@@ -19,13 +19,13 @@ import altair as alt
 import torch
 
 import regard
-from regard.inside.alignment import Symmetry
-from regard.inside.showing import write_chart
+from regard.inside.links import Symmetry
+from regard.inside.output import write_chart
+from regard.machine.device import in_precision
 from regard.models.transformer_translator import TransformerTranslator
 from regard.probabilities.beams import beam_search
 from regard.probabilities.quality import bleu
 from regard.runs.aligning import Aligned
-from regard.runs.machine import in_precision
 from regard.runs.translations import held_out
 from regard.text import parallel
 

@@ -22,13 +22,13 @@ from pathlib import Path
 import torch
 
 import regard
-from regard.models.memory import kept_for_reuse
+from regard.machine.device import choose_machine
+from regard.machine.memory import kept_for_reuse
 from regard.models.recurrent import Lstm
-from regard.runs.descent import Step
-from regard.runs.machine import choose_machine
-from regard.runs.optimisers import TrainingOptions, make_optimisers
 from regard.tokens.choose import TokenOptions, train_tokenizer
 from regard.tokens.schedule import Corpus, LaneSchedule
+from regard.training.loop import Step
+from regard.training.optimisers import TrainingOptions, make_optimisers
 
 PASSES, STEPS = 5, 12
 BATCH, SEGMENT = 20, 35

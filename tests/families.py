@@ -1,4 +1,4 @@
-"""One line a family: how the laws make a small model of it. Every family in FAMILIES must stand here (a test says so)."""
+"""One line for each family: a small model of it for the laws. Every family in FAMILIES must stand here (a test says so)."""
 
 from collections.abc import Callable
 
@@ -7,7 +7,6 @@ from toy import Toy
 
 from regard.models.attentive import Attentive
 from regard.models.backpack import Backpack
-from regard.models.cache import NeuralCache
 from regard.models.contract import LanguageModel
 from regard.models.dan import Dan
 from regard.models.ngram import Ngram
@@ -15,66 +14,55 @@ from regard.models.recurrent import Gru, Lstm, Rnn
 from regard.models.recurrent_translator import RecurrentTranslator
 from regard.models.transformer import Transformer
 from regard.models.transformer_translator import TransformerTranslator
-from regard.models.translation import Translator
 from regard.models.window import Window
+from regard.models.wrappers.edited import Edited
+from regard.models.wrappers.mixture import Mixture
+from regard.models.wrappers.neural_cache import NeuralCache
+from regard.parts.edits import Scale
 from regard.tokens.contract import Encoded
 
-V = 11  # distinct primes: no transposed axis can pass unseen
+V, SOURCE = 11, 13  # distinct primes: no transposed axis can pass unseen
+Make = Callable[[], LanguageModel]
 
 
-def counted(**options) -> Callable[[], LanguageModel]:
+def counted(**options) -> Make:
     def make() -> LanguageModel:
         generator = torch.Generator().manual_seed(5)
         ids = torch.randint(1, V, (211,), generator=generator, dtype=torch.int32)
         ids[torch.arange(12, 211, 13)] = 0
         ids[-1] = 0
         model = Ngram(V, Ngram.Config(**options))
-        model.fit(Encoded(ids, (ids == 0).nonzero().squeeze(1) + 1, bytes=422, unknown=0), lambda model: None)
+        model.fit(Encoded(ids, (ids == 0).nonzero().squeeze(1) + 1, bytes=422, unknown=0))
         return model
 
     return make
 
 
-def trained(kind: type[LanguageModel], **options) -> Callable[[], LanguageModel]:
+def trained(kind: type[LanguageModel], **options) -> Make:
     def make() -> LanguageModel:
         torch.manual_seed(7)
-        return kind(V, kind.Config(**options)).eval()
+        if "dropout" in kind.Config.__dataclass_fields__:
+            options.setdefault("dropout", 0.0)  # so that training mode can be compared
+        sizes = [SOURCE] if kind.reads == "pairs" else []
+        return kind(V, kind.Config(**options), *sizes).eval()
 
     return make
 
 
-def cached(kind: type[LanguageModel], **options) -> Callable[[], LanguageModel]:
-    return lambda: NeuralCache(trained(kind, **options)(), size=5, theta=3.0, share=0.3).eval()
+def cached(make: Make) -> Make:
+    return lambda: NeuralCache(make(), size=5, theta=3.0, share=0.3)
 
 
-class AfterSource(LanguageModel):
-    """A translator that has read one sentence, padding and all: from there on it is a language model like any other."""
-
-    def __init__(self, vocabulary_size: int, config):
-        super().__init__(vocabulary_size, config)
-        kind = next(kind for kind in (RecurrentTranslator, TransformerTranslator) if isinstance(config, kind.Config))
-        self.model: Translator = kind(vocabulary_size, config, source_size=13)
-        self.family, self.context = self.model.family, self.model.context
-
-    def sites(self) -> dict[str, str]:
-        return self.model.sites()
-
-    def forward(self, tokens_BT, state=None, look=None):
-        if state is None:
-            source_S = torch.tensor([5, 2, self.model.source_padding, 9, 1])
-            state = self.model.read(source_S.expand(len(tokens_BT), -1), look)
-        return self.model(tokens_BT, state, look)
+def mixed(first: Make, second: Make) -> Make:
+    return lambda: Mixture(first(), second(), 0.3)
 
 
-def translating(kind: type[Translator], **options) -> Callable[[], LanguageModel]:
-    def make() -> LanguageModel:
-        torch.manual_seed(7)
-        return AfterSource(V, kind.Config(**options)).eval()
-
-    return make
+def edited(make: Make, site: str) -> Make:
+    """With an edit that changes something."""
+    return lambda: Edited(make(), {site: Scale(site=site, by=0.7)})
 
 
-MODELS: dict[str, Callable[[], LanguageModel]] = {
+MODELS: dict[str, Make] = {
     "ngram-1": counted(order=1),
     "ngram-2-add-k": counted(order=2, smoothing="add-k", k=0.5),
     "ngram-3-maximum-likelihood": counted(order=3, smoothing="maximum-likelihood"),
@@ -83,6 +71,7 @@ MODELS: dict[str, Callable[[], LanguageModel]] = {
     "ngram-5": counted(order=5),
     "dan": trained(Dan, layers=2, width=7),
     "dan-last": trained(Dan, layers=1, width=5, lookback=3, tied=False),
+    "dan-all": trained(Dan, layers=1, width=5, lookback=0),
     "window": trained(Window, window=3, distant=2, layers=2, width=7),
     "window-near": trained(Window, window=2, distant=0, layers=1, width=5),
     "window-original": trained(Window, style="original", window=3, width=5),
@@ -102,21 +91,45 @@ MODELS: dict[str, Callable[[], LanguageModel]] = {
     "transformer-index": trained(Transformer, layers=1, width=6, heads=2, context=41, positions="index"),
     "transformer-onehot": trained(Transformer, layers=1, width=46, heads=2, context=41, positions="onehot"),
     "transformer-appended": trained(Transformer, layers=1, width=14, heads=2, context=41, positions="sinusoidal-appended"),
-    "transformer-parameter-free": trained(Transformer, layers=2, width=7, heads=1, context=41, projections="none", positions="none"),
+    "transformer-parameter-free": trained(
+        Transformer, layers=2, width=7, heads=1, context=41, projections="none", positions="none"
+    ),
     "transformer-average": trained(Transformer, layers=1, width=6, heads=1, context=41, copy="average"),
     "transformer-gate": trained(Transformer, layers=1, width=6, heads=3, context=41, copy="gate"),
-    "transformer-grouped": trained(Transformer, layers=2, width=18, heads=3, context=41, key_value_heads=1, query_key_norm=True),
+    "transformer-grouped": trained(
+        Transformer, layers=2, width=18, heads=3, context=41, key_value_heads=1, query_key_norm=True
+    ),
     "backpack": trained(Backpack, layers=2, width=12, heads=2, senses=3, context=41),
     "backpack-one-sense": trained(Backpack, layers=1, width=6, heads=1, senses=1, context=41, positions="sinusoidal"),
-    "cache": cached(Lstm, layers=1, width=5),
-    "cache-transformer": cached(Transformer, layers=1, width=6, heads=1, context=41),
-    "recurrent-translator": translating(RecurrentTranslator, layers=2, width=7),
-    "recurrent-translator-additive": translating(RecurrentTranslator, cell="gru", width=5, score="additive"),
-    "recurrent-translator-feed": translating(RecurrentTranslator, width=5, score="additive", feed=True),
-    "recurrent-translator-none": translating(RecurrentTranslator, cell="rnn", width=5, score="none"),
-    "transformer-translator": translating(TransformerTranslator, layers=2, width=12, heads=3, context=41),
-    "transformer-translator-2017": translating(
+    "recurrent-translator": trained(RecurrentTranslator, layers=2, width=7),
+    "recurrent-translator-additive": trained(RecurrentTranslator, cell="gru", width=5, score="additive"),
+    "recurrent-translator-feed": trained(RecurrentTranslator, width=5, score="additive", feed=True),
+    "recurrent-translator-none": trained(RecurrentTranslator, cell="rnn", width=5, score="none"),
+    "transformer-translator": trained(TransformerTranslator, layers=2, width=12, heads=3, context=41),
+    "transformer-translator-2017": trained(
         TransformerTranslator, layers=2, width=10, heads=2, context=41, norm="post", positions="sinusoidal"
     ),
     "toy": trained(Toy),
+}
+
+SMALL_LSTM = trained(Lstm, layers=1, width=5)
+SMALL_TRANSFORMER = trained(Transformer, layers=1, width=6, heads=1, context=41)
+SMALL_TRANSLATOR = trained(TransformerTranslator, layers=1, width=6, heads=1, context=41)
+WRAPPED: dict[str, Make] = {
+    "cache": cached(SMALL_LSTM),
+    "cache-transformer": cached(SMALL_TRANSFORMER),
+    "cache-translator": cached(SMALL_TRANSLATOR),
+    "mixture": mixed(SMALL_LSTM, counted(order=3)),
+    "mixture-transformers": mixed(SMALL_TRANSFORMER, trained(Transformer, layers=1, width=10, heads=1, context=31)),
+    "edited": edited(SMALL_TRANSFORMER, "layer0.attention"),
+    "edited-translator": edited(SMALL_TRANSLATOR, "layer0.cross"),
+    "edited-edited": edited(edited(SMALL_LSTM, "hidden"), "layer0.gates"),
+    "edited-cache": edited(cached(SMALL_TRANSFORMER), "cache"),
+    "edited-mixture": edited(mixed(SMALL_TRANSFORMER, SMALL_LSTM), "member1.hidden"),
+    "cache-edited": cached(edited(SMALL_TRANSFORMER, "layer0.feed")),
+    "cache-mixture": cached(mixed(SMALL_TRANSFORMER, SMALL_LSTM)),
+    "cache-cache": cached(cached(SMALL_LSTM)),
+    "mixture-edited": mixed(edited(SMALL_LSTM, "hidden"), SMALL_TRANSFORMER),
+    "mixture-cache": mixed(cached(SMALL_TRANSFORMER), counted(order=2)),
+    "mixture-mixture": mixed(mixed(SMALL_LSTM, SMALL_TRANSFORMER), counted(order=2)),
 }

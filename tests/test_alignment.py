@@ -10,8 +10,8 @@ import torch
 
 import regard
 from regard.cli import main
-from regard.inside.aligners import CountedAligner, Jumps, count_links
-from regard.inside.alignment import agreement, from_weights, parse_links, symmetrise, to_words, written
+from regard.inside.ibm_models import CountedAligner, Jumps, count_links
+from regard.inside.links import agreement, from_weights, parse_links, symmetrise, to_words, written
 from regard.text import parallel
 from regard.text.parallel import Parallel
 

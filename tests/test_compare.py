@@ -13,10 +13,10 @@ import regard
 from regard.cli import main
 from regard.errors import UserError
 from regard.machine.disk import only_writer
+from regard.probabilities.ladder import PASSAGE, Ladder
 from regard.probabilities.measures import Measure, Protocol
+from regard.probabilities.ranking import _interval, comparable
 from regard.runs.comparing import Comparison, _busy, go_on_comparing
-from regard.runs.ladder import PASSAGE, Ladder
-from regard.runs.ranking import _interval, comparable
 
 TEXT = "".join(f"line {number % 13} says {'abc' * (number % 5)} and <script>alert({number % 3})</script> ends\n" for number in range(300))
 

@@ -10,7 +10,7 @@ import torch
 import regard
 from regard.errors import UserError
 from regard.inside.editing import edits_from_json, edits_to_json
-from regard.inside.edits import EDITS, Edit, Mean, Move, Patch, Permute, Scale, Set, Shift, Silence, Uniform, Zero
+from regard.parts.edits import EDITS, Edit, Mean, Move, Patch, Permute, Scale, Set, Shift, Silence, Uniform, Zero
 from regard.parts.look import Place
 
 AT = {"site": "attention", "rows": (2,)}

@@ -9,8 +9,8 @@ import torch
 
 import regard
 from regard.errors import UserError
+from regard.inside.observe import record
 from regard.inside.page import page
-from regard.inside.recording import record
 from regard.models import FAMILIES, family_class
 from regard.models.contract import LanguageModel
 from regard.models.ngram import Ngram

@@ -10,9 +10,9 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from regard.errors import UserError
-from regard.inside.edits import Shift, Silence, Zero
 from regard.models.contract import LanguageModel
 from regard.models.transformer import Transformer
+from regard.parts.edits import Shift, Silence, Zero
 from regard.parts.look import Look
 
 EXACT = 1e-10  # float64, as in test_laws

@@ -18,7 +18,7 @@ def test_the_persons_own_setting_wins(monkeypatch, name, value):
         monkeypatch.setenv(name, value)
     threads.limit_spinning()
     own = {variable: os.environ.get(variable) for variable in threads.CHOICES}
-    expected = {variable: None for variable in threads.CHOICES} | ({name: value} if name else {"GOMP_SPINCOUNT": threads.SPINS})
+    expected = dict.fromkeys(threads.CHOICES) | ({name: value} if name else {"GOMP_SPINCOUNT": threads.SPINS})
     assert own == expected
 
 

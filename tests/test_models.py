@@ -12,16 +12,16 @@ import regard
 from regard.errors import UserError
 from regard.models.attentive import Attentive
 from regard.models.backpack import Backpack
-from regard.models.cache import NeuralCache
 from regard.models.dan import Dan
-from regard.models.mixing import Interpolation
 from regard.models.predictions import CopyPrediction
 from regard.models.recurrent import Lstm
 from regard.models.transformer import Transformer
 from regard.models.window import Window
+from regard.models.wrappers.mixture import Interpolation
+from regard.models.wrappers.neural_cache import NeuralCache
 from regard.parts.look import Look
 from regard.parts.senses import weave
-from regard.probabilities.caching import with_cache
+from regard.probabilities.cache_choice import with_cache
 from regard.probabilities.measures import token_losses
 from regard.tokens.contract import Encoded
 

@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 
 import regard
 from regard.errors import UserError
-from regard.models import arpa
 from regard.models.ngram import Ngram
-from regard.models.smoothing import FALLBACK_DISCOUNTS
+from regard.models.ngram_smoothing import FALLBACK_DISCOUNTS
 from regard.probabilities.measures import token_losses
+from regard.runs.formats import arpa
 from regard.tokens.choose import TokenOptions, train_tokenizer
 from regard.tokens.words import WordTokenizer
 

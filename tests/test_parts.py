@@ -132,7 +132,7 @@ def test_the_fused_kernel_is_chosen():
 
 
 def test_training_compiles_to_one_graph():
-    from regard.runs.descent import Step
+    from regard.training.loop import Step
 
     model = Transformer(7, Transformer.Config(layers=1, width=12, heads=3, context=K)).train()
     tokens = torch.tensor([[7, 1, 2, 3]])

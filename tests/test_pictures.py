@@ -12,8 +12,8 @@ import pytest
 
 import regard
 from regard.errors import UserError
+from regard.inside.output import write_drawing
 from regard.inside.pictures import arcs, bars, draw, heat_map, mosaic, shown, to_png
-from regard.inside.showing import write_drawing
 
 SVG = "{http://www.w3.org/2000/svg}"
 WORDS = ["<s>", "the", "</text><script>", "&amp;", "\n"]

@@ -17,8 +17,9 @@ from trainings import MORE, PAIRS, SMALL, TEXT, files, small
 import regard
 from regard.errors import Interrupted, MachineError, Notice, UserError
 from regard.machine.disk import only_writer
-from regard.runs import checkpoint, recipes
+from regard.runs import recipes
 from regard.runs.recipes import Recipe
+from regard.training import checkpoint
 
 
 def stop_at(step: int) -> Callable[..., None]:
@@ -276,6 +277,6 @@ def test_stopped_while_measuring_nothing_is_trained_again(tmp_path, text, monkey
         broken.setattr("regard.runs.material.measure", lambda *_: signal.raise_signal(signal.SIGINT))
         with pytest.raises(Interrupted, match="go on with: regard train lstm --out"):
             small(tmp_path / "stopped", text, steps=11)
-    monkeypatch.setattr("regard.runs.descent.Descent._train_step", lambda self: pytest.fail("trained again"))
+    monkeypatch.setattr("regard.training.loop.Descent._train_step", lambda self: pytest.fail("trained again"))
     assert regard.train("lstm", out=str(tmp_path / "stopped"), resume=True).steps == 11
     assert files(tmp_path / "stopped") == files(tmp_path / "whole")

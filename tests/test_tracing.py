@@ -9,9 +9,9 @@ import torch
 
 import regard
 from regard.errors import UserError
-from regard.inside.recording import record
-from regard.inside.tracing import contributions, lens, sweep
-from regard.inside.words import by_words, word_starts
+from regard.inside.observe import record
+from regard.inside.residual_stream import contributions, lens, sweep
+from regard.inside.word_groups import by_words, word_starts
 from regard.models.dan import Dan
 from regard.models.transformer import Transformer
 from regard.tokens.choose import TokenOptions, train_tokenizer

@@ -15,18 +15,18 @@ from trainings import TEXT, files, small
 
 import regard
 from regard.errors import MachineError, UserError
+from regard.machine.memory import kept_for_reuse
 from regard.models import FAMILIES, family_class, predictions
 from regard.models.attentive import Attentive
-from regard.models.memory import kept_for_reuse
 from regard.models.predictions import SoftmaxPrediction
 from regard.models.transformer import Transformer
-from regard.runs import checkpoint
-from regard.runs.descent import Step
-from regard.runs.optimisers import TrainingOptions, make_optimisers, rate
-from regard.runs.options import option_kinds, split_options
 from regard.runs.recipes import RECIPES, find_recipe
 from regard.tokens.choose import TokenOptions, train_tokenizer
 from regard.tokens.schedule import Corpus, LaneSchedule, WindowSchedule
+from regard.training import checkpoint
+from regard.training.loop import Step
+from regard.training.optimisers import TrainingOptions, make_optimisers, rate
+from regard.training.options import option_kinds, split_options
 
 
 def encoded(document="file", tokens="char"):

@@ -11,7 +11,7 @@ from regard.cli import main
 from regard.errors import UserError
 from regard.inside.page import page
 from regard.probabilities.quality import paired
-from regard.probabilities.translating import _text
+from regard.probabilities.translation import _text
 from regard.tokens.words import WordTokenizer
 
 

@@ -14,11 +14,11 @@ from regard.errors import UserError
 from regard.models.recurrent_translator import RecurrentTranslator
 from regard.models.transformer_translator import TransformerTranslator
 from regard.probabilities.beams import beam_search
-from regard.runs.options import option_kinds, split_options
 from regard.text import parallel
 from regard.text.grammar import Phrase, english_spanish, sentence
 from regard.tokens.choose import TokenOptions, train_tokenizer
 from regard.tokens.pairs import PairSchedule, encode_pairs
+from regard.training.options import option_kinds, split_options
 
 V = 5
 

@@ -7,13 +7,14 @@ Shape legend: B rows, T positions, S positions remembered, D width.
 """
 
 from dataclasses import dataclass
-from typing import Any, final
+from typing import final
 
 import torch
 from torch import Tensor, nn
 
-from regard.models.contract import LanguageModel, Prediction, State
+from regard.models.contract import LanguageModel, Padded, Prediction, State
 from regard.models.predictions import CopyPrediction, SoftmaxPrediction
+from regard.parts.look import Look
 
 
 @dataclass(frozen=True)
@@ -39,11 +40,14 @@ class Toy(LanguageModel):
         self.gate = nn.Linear(width, 1)
         self.readout = nn.Linear(2 * width, vocabulary_size)
 
-    def forward(self, tokens_BT: Tensor, state: ToyState | None = None, look: Any = None) -> tuple[Prediction, ToyState]:
-        rows, width = len(tokens_BT), self.config.width
-        if state is None:
-            empty = self.readout.weight.new_zeros
-            state = ToyState(tokens_BT.new_zeros(rows), empty(rows, width), empty(rows, 0, width), tokens_BT.new_zeros(rows, 0))
+    def begin(self, given: int | Tensor, look: Look | None = None) -> ToyState:
+        empty_BSD = self.readout.weight.new_zeros(int(given), 0, self.config.width)
+        position_B = torch.zeros(int(given), dtype=torch.long)
+        return ToyState(position_B, empty_BSD.new_zeros(int(given), self.config.width), empty_BSD, position_B.unsqueeze(1)[:, :0])
+
+    def forward(
+        self, tokens_BT: Tensor, state: ToyState, look: Look | None = None, padded: Padded = "anywhere"
+    ) -> tuple[Prediction, ToyState]:
         hidden_BD, past_BSD, tokens_BS = state.hidden_BD, state.past_BSD, state.tokens_BS
         embedded_BTD = self.embedding(tokens_BT)
         features, gates, weights = [], [], []
@@ -62,5 +66,6 @@ class Toy(LanguageModel):
         softmax = SoftmaxPrediction(torch.stack(features, 1), self.readout.weight, self.readout.bias)
         copied_BTS = torch.stack(weights, 1) * torch.stack(gates, 1)
         sources_BS = torch.where(tokens_BS > 0, tokens_BS - 1, self.padding)
-        prediction = CopyPrediction(softmax, copied_BTS, sources_BS, self.vocabulary_size)
+        place_BS = torch.where(tokens_BS > 0, (tokens_BS > 0).cumsum(1) - 1, -1)
+        prediction = CopyPrediction(softmax, copied_BTS, sources_BS, place_BS, self.vocabulary_size)
         return prediction, ToyState(position_B, hidden_BD, past_BSD, tokens_BS)

@@ -10,8 +10,8 @@ import tyro
 from regard.commands.parsing import parse
 from regard.commands.printing import print_json, print_lines
 from regard.errors import UserError
-from regard.inside.alignment import Symmetry, written
-from regard.inside.showing import check_ending, write_record
+from regard.inside.links import Symmetry, written
+from regard.inside.output import check_ending, write_record
 from regard.runs.aligning import Aligned, By, Way, align, score_links, with_gold
 from regard.runs.folder import load
 from regard.runs.material import read_pairs

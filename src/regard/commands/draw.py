@@ -11,7 +11,7 @@ import tyro
 
 from regard.commands.parsing import parse
 from regard.errors import UserError
-from regard.inside.showing import write_drawing
+from regard.inside.output import write_drawing
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from regard.commands.parsing import EditFile, RunPath, parse
 from regard.commands.printing import print_json
-from regard.probabilities.decoding import Sampling
+from regard.probabilities.decoder import Sampling
 from regard.runs.looking import under
 from regard.runs.using import stream, writer
 

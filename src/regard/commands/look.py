@@ -11,9 +11,9 @@ from regard.commands.parsing import EditFile, RunPath, parse
 from regard.commands.printing import escaped, print_json
 from regard.errors import UserError
 from regard.inside.editing import Edited, EditedTranslator
+from regard.inside.output import Form, check_ending, write_record
 from regard.inside.pictures import shade
 from regard.inside.record import Record
-from regard.inside.showing import Form, check_ending, write_record
 from regard.models.translation import Translator
 from regard.runs.folder import load
 from regard.runs.looking import edited, look, save_edits

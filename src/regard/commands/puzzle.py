@@ -10,7 +10,7 @@ import tyro
 from regard.commands.parsing import names, parse
 from regard.commands.printing import print_json
 from regard.inside.charts import accuracies
-from regard.inside.showing import PICTURES, check_ending, write_chart
+from regard.inside.output import PICTURES, check_ending, write_chart
 from regard.runs.puzzling import Solved, answers, puzzle
 from regard.text.puzzles import PUZZLES
 

@@ -6,9 +6,9 @@ from pathlib import Path
 from regard.commands.parsing import RunPath, parse
 from regard.commands.printing import escaped, print_json
 from regard.errors import UserError
+from regard.inside.output import PICTURES, check_ending, write_picture
 from regard.inside.pictures import bars, heat_map, table
-from regard.inside.showing import PICTURES, check_ending, write_picture
-from regard.inside.tracing import Traced
+from regard.inside.residual_stream import Traced
 from regard.runs.looking import contributions, lens, sweep
 
 

@@ -9,10 +9,10 @@ from regard.commands.parsing import option_fields, option_names, parse
 from regard.commands.printing import print_json, print_lines
 from regard.errors import UserError
 from regard.models import FAMILIES, TRANSLATORS, family_class
-from regard.runs.descent import Listener, Report
-from regard.runs.options import option_kinds
 from regard.runs.recipes import find_recipe, train_recipe
 from regard.runs.training import train
+from regard.training.loop import Listener, Report
+from regard.training.options import option_kinds
 
 
 @dataclass(frozen=True, kw_only=True)

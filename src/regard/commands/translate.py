@@ -10,13 +10,13 @@ import tyro
 from regard.commands.parsing import EditFile, RunPath, parse
 from regard.commands.printing import print_json
 from regard.errors import UserError
-from regard.inside.alignment import parse_line
+from regard.inside.links import parse_line
+from regard.inside.output import PICTURES, check_ending, write_picture
 from regard.inside.pictures import heat_map
-from regard.inside.showing import PICTURES, check_ending, write_picture
-from regard.probabilities.translating import Translation
+from regard.machine.device import Precision
+from regard.probabilities.translation import Translation
 from regard.runs.folder import Run
 from regard.runs.looking import under
-from regard.runs.machine import Precision
 from regard.runs.translations import translate, what_if
 from regard.text.files import decode
 from regard.text.parallel import read_lines

@@ -12,18 +12,18 @@ from torch import Tensor
 from regard.errors import UserError
 
 LESSONS = {
-    "counting": "regard.lessons.counted:counting",
-    "averaging": "regard.lessons.recurring:averaging",
-    "recurrence": "regard.lessons.recurring:recurrence",
-    "attention": "regard.lessons.attending:attention",
-    "attentive": "regard.lessons.recurring:attentive",
-    "scores": "regard.lessons.attending:scores",
-    "self-attention": "regard.lessons.attending:self_attention",
-    "masking": "regard.lessons.attending:masking",
-    "positions": "regard.lessons.attending:positions",
-    "copying": "regard.lessons.mixing:copying",
-    "backpack": "regard.lessons.mixing:backpack",
-    "translation": "regard.lessons.mixing:translation",
+    "counting": "regard.lessons.counts:counting",
+    "averaging": "regard.lessons.recurrent:averaging",
+    "recurrence": "regard.lessons.recurrent:recurrence",
+    "attention": "regard.lessons.attention:attention",
+    "attentive": "regard.lessons.recurrent:attentive",
+    "scores": "regard.lessons.attention:scores",
+    "self-attention": "regard.lessons.attention:self_attention",
+    "masking": "regard.lessons.attention:masking",
+    "positions": "regard.lessons.attention:positions",
+    "copying": "regard.lessons.copies_and_senses:copying",
+    "backpack": "regard.lessons.copies_and_senses:backpack",
+    "translation": "regard.lessons.copies_and_senses:translation",
 }
 
 

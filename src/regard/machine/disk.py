@@ -1,16 +1,20 @@
 """Files that are whole or absent, and folders that one process writes at a time."""
 
 import glob
+import hashlib
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import torch
 from filelock import FileLock, Timeout
+from safetensors import SafetensorError
+from safetensors.torch import save_file
 
-from regard.errors import Busy
+from regard.errors import Busy, MachineError
 
 LOCK = ".lock"  # held by the process that writes into a folder; the operating system releases it when the process dies
 
@@ -44,6 +48,18 @@ def write_whole(path: Path, data: bytes) -> None:
 
 def write_json(data: dict[str, Any], path: Path) -> None:
     write_whole(path, json.dumps(data, indent=2, ensure_ascii=False).encode())
+
+
+def write_tensors(tensors: Mapping[str, torch.Tensor], path: Path) -> None:
+    try:
+        save_file({name: tensor.contiguous() for name, tensor in tensors.items()}, path)
+    except SafetensorError as error:
+        raise MachineError(f"{path.name} could not be written ({error}): free some room or write elsewhere with --out") from None
+
+
+def file_hash(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def absolute(path: str) -> str:

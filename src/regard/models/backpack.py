@@ -1,29 +1,30 @@
-"""Backpacks: every word carries several sense vectors, and a Transformer says only how much of each is used.
+"""Backpacks: every word carries several sense vectors, and a Transformer only says how much of each is used.
 
-    C(x)_l from the embedding alone;  alpha_l = softmax(K_l^T Q_l) of what the Transformer knows, causal;
+    C(x)_l from the embedding alone;  alpha_l = softmax(K_l^T Q_l) of the Transformer's features, causal;
     o_i = sum_j sum_l alpha_{l,i,j} C(x_j)_l;   P(w_{i+1}) = softmax(E o_i)
 
-The prediction is linear in the senses, so what a sense adds to any word's score can be read off.
+The prediction is linear in the senses, so the contribution of a sense to any word's score can be read off.
 
-Shape legend: B rows, T positions, S slots remembered, L senses, D width, E width of a sense's query.
+Shape legend: B rows, T positions, S slots remembered, L senses, D width, E width of a sense's query, K positions asked for.
 """
 
-from dataclasses import dataclass
-from typing import Any, ClassVar, final
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, Self, final
 
+import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from regard.errors import UserError
-from regard.models.contract import LanguageModel, Prediction, State
-from regard.models.predictions import Readout
-from regard.models.ranges import at_least
+from regard.models.contract import LanguageModel, Padded, Part, Parts, Prediction, State
+from regard.models.predictions import Readout, SoftmaxPrediction
 from regard.models.trunk import MEDIUM, Trunk, TrunkConfig, TrunkState, Where, remember
-from regard.parts.attention import weigh
+from regard.parts.attention import at_value, weigh
 from regard.parts.layers import drop
-from regard.parts.look import Look, at_site, weight_sites
+from regard.parts.look import Look, Site, at_site, attention_sites, declare, values_at
 from regard.parts.scores import ScaledDot
 from regard.parts.senses import SenseNetwork, weave
+from regard.ranges import at_least
 
 
 @dataclass(frozen=True)
@@ -32,62 +33,138 @@ class BackpackState(State):
     key_BLSE: Tensor
     senses_BLSD: Tensor
 
+    def trimmed(self) -> Self:
+        used = self.trunk.slot_BS.shape[1]
+        cut = {"key_BLSE": self.key_BLSE[:, :, :used], "senses_BLSD": self.senses_BLSD[:, :, :used]}
+        return replace(self, trunk=self.trunk.trimmed(), **cut)
+
+    def next_window(self) -> Self:
+        trunk = self.trunk.next_window()
+        empty = {"key_BLSE": self.key_BLSE[:, :, :0], "senses_BLSD": self.senses_BLSD[:, :, :0]}
+        return replace(self, position_B=trunk.position_B, trunk=trunk, **empty)
+
 
 @final
 class Backpack(LanguageModel):
     family = "backpack"
-    training_defaults: ClassVar[dict[str, Any] | None] = {"optimiser": "muon", "learning_rate": 0.012, "batch": 32}
+    bounded: ClassVar[bool] = True
+    training_defaults: ClassVar[dict[str, Any]] = {"optimiser": "muon", "learning_rate": 0.012, "batch": 32}
     compiles: ClassVar[bool] = False  # torch 2.11 compiles it to NaN on an H200; not on a CPU, nor with 2.13
     medium: ClassVar[dict[str, Any]] = MEDIUM | {"senses": 16}
 
     @dataclass(frozen=True, kw_only=True)
     class Config(TrunkConfig):
         senses: int = 4
-        """How many sense vectors a word has."""
+        """Sense vectors of a word."""
 
         def __post_init__(self) -> None:
             super().__post_init__()
             at_least(1, senses=self.senses)
             if self.width % self.senses:
-                raise UserError(f"--width {self.width} cannot be divided among --senses {self.senses}; choose a multiple")
+                raise UserError(f"`width` {self.width} cannot be divided among `senses` {self.senses}; choose a multiple")
 
     def __init__(self, vocabulary_size: int, config: Config):
         super().__init__(vocabulary_size, config)
         self.context = config.context
         self.trunk = Trunk(config)
         if self.trunk.embedding_width != config.width:
-            raise UserError(f"--positions {config.positions} are appended to the embedding, which a backpack reads out by: choose others")
+            raise UserError(f"`positions` {config.positions} are appended to the embedding, which is a backpack's readout: choose others")
         self.embedding = nn.Embedding(vocabulary_size + 2, config.width)
-        nn.init.normal_(self.embedding.weight, std=0.1)  # it reads the senses out, and no norm stands between
+        nn.init.normal_(self.embedding.weight, std=0.1)  # the senses are read out by it, without a norm in between
         self.senses = SenseNetwork(config.width, config.senses)
         self.project = nn.Linear(config.width, 2 * config.width)  # query and key side by side
         self.score = ScaledDot()
         self.readout = Readout(vocabulary_size, config.width, tied=True)
 
-    def sites(self) -> dict[str, str]:
-        senses = {"senses": "(B, L, T, D)", **weight_sites("senses.attention", "(B, L, T, S)")}
-        return self.trunk.sites() | senses | {"features": "(B, T, D)"}
+    def sites(self) -> dict[str, Site]:
+        senses = declare(values_at("senses", "BLTD")) | attention_sites("senses.attention", "BLTS")
+        return self.trunk.sites() | senses | declare(values_at("features"))
 
-    def forward(self, tokens_BT: Tensor, state: BackpackState | None = None, look: Look | None = None) -> tuple[Prediction, BackpackState]:
+    def layer_sites(self) -> list[str]:
+        return self.trunk.layer_sites()
+
+    def begin(self, given: int | Tensor, look: Look | None = None) -> BackpackState:
+        trunk, rows = self.trunk.begin(int(given), self.embedding.weight), int(given)
+        sizes = (self.config.width // self.config.senses, self.config.width)
+        empty = (self.embedding.weight.new_zeros(rows, self.config.senses, 0, size) for size in sizes)
+        return BackpackState(trunk.position_B, trunk, *empty)
+
+    def forward(
+        self, tokens_BT: Tensor, state: BackpackState, look: Look | None = None, padded: Padded = "anywhere"
+    ) -> tuple[Prediction, BackpackState]:
         embedded_BTD = self.embedding(tokens_BT)
-        before, kept = (None, None) if state is None else (state.trunk, (state.key_BLSE, state.senses_BLSD))
-        x_BTD, where, trunk = self.trunk(embedded_BTD, tokens_BT != self.padding, before, look)
-        if self.training:  # the senses, L x T x D, are worked out again in the backward pass instead of being held for it
-            out = checkpoint(self._speak, x_BTD, embedded_BTD, where, kept, look, use_reentrant=False)
+        x_BTD, where, trunk = self.trunk(embedded_BTD, tokens_BT != self.padding, state.trunk, look, padded)
+        cache = (state.key_BLSE, state.senses_BLSD)
+        if self.training:  # the backward pass works the senses, L x T x D, out again: they are not kept for it
+            out = checkpoint(self._sum_senses, x_BTD, embedded_BTD, where, cache, look, use_reentrant=False)
         else:
-            out = self._speak(x_BTD, embedded_BTD, where, kept, look)
-        o_BTD, key_BLSE, senses_BLSD = out
-        o_BTD = at_site(look, "features", o_BTD)
-        o_BTD = drop(o_BTD, self.config.dropout, self.training)
-        return self.readout(o_BTD, self.embedding), BackpackState(trunk.position_B, trunk, key_BLSE, senses_BLSD)
+            out = self._sum_senses(x_BTD, embedded_BTD, where, cache, look)
+        summed_BTD, key_BLSE, senses_BLSD, used = out
+        o_BTD = at_site(look, "features", summed_BTD)
+        prediction: Prediction
+        prediction = softmax = self.readout(drop(o_BTD, self.config.dropout, self.training), self.embedding)
+        if used is not None:
+            edited_BTD = None if o_BTD is summed_BTD else o_BTD - summed_BTD
+            prediction = SensePrediction(softmax, Terms(*used, where.slot_BS - 1, edited_BTD))
+        return prediction, BackpackState(trunk.position_B, trunk, key_BLSE, senses_BLSD)
 
-    def _speak(
-        self, x_BTD: Tensor, embedded_BTD: Tensor, where: Where, kept: tuple[Tensor, Tensor] | None, look: Look | None
-    ) -> tuple[Tensor, Tensor, Tensor]:
-        """(o_BTD, keys, senses): how much of each sense of each word is used here, and their sum."""
+    def _sum_senses(
+        self, x_BTD: Tensor, embedded_BTD: Tensor, where: Where, cache: tuple[Tensor, Tensor], look: Look | None
+    ) -> tuple[Tensor, Tensor, Tensor, tuple[Tensor, Tensor] | None]:
+        """(o_BTD, keys, senses, (weights, senses that were summed)): the last only outside training, to explain a prediction."""
         senses_BLTD = self.senses(embedded_BTD)
         senses_BLTD = at_site(look, "senses", senses_BLTD)
         query_BLTE, key_BLTE = self.project(x_BTD).unflatten(2, (2, self.config.senses, -1)).permute(2, 0, 3, 1, 4)
-        key, senses, seen_key, seen_senses = remember(key_BLTE, senses_BLTD, kept, where.used)
+        key, senses, seen_key, seen_senses = remember(key_BLTE, senses_BLTD, cache, where.used)
+        seen_senses = at_value(seen_senses, where.mask, look, "senses.attention")
         weights_BLTS = weigh(query_BLTE, seen_key, score=self.score, mask=where.mask, look=look, site="senses.attention")
-        return weave(weights_BLTS.to(senses.dtype), seen_senses), key, senses
+        used = None if self.training else (weights_BLTS, seen_senses)
+        return weave(weights_BLTS.to(senses.dtype), seen_senses), key, senses, used
+
+
+@dataclass(frozen=True)
+class Terms:
+    """What the features are the sum of."""
+
+    weights_BLTS: Tensor
+    senses_BLSD: Tensor
+    position_BS: Tensor
+    edited_BTD: Tensor | None  # what an edit at the features added
+
+
+@final
+class SensePrediction(Prediction):
+    """A softmax whose scores are sums over senses and positions.
+
+        score_i(w) = b_w + sum_l sum_j alpha_{l,i,j} C(x_j)_l . E_w
+    """
+
+    def __init__(self, softmax: SoftmaxPrediction, terms: Terms):
+        self.softmax, self.terms = softmax, terms
+        self.features_BTD = softmax.features_BTD
+
+    def log_probs(self) -> Tensor:
+        return self.softmax.log_probs()
+
+    def nll(self, targets_BT: Tensor) -> Tensor:
+        return self.softmax.nll(targets_BT)
+
+    def at(self, positions_BK: Tensor) -> "SensePrediction":
+        terms = self.terms
+        index_BLKS = positions_BK[:, None, :, None].expand(-1, terms.weights_BLTS.shape[1], -1, terms.weights_BLTS.shape[3])
+        edited_BTD = terms.edited_BTD
+        if edited_BTD is not None:
+            edited_BTD = edited_BTD.gather(1, positions_BK.unsqueeze(2).expand(-1, -1, edited_BTD.shape[2]))
+        picked = replace(terms, weights_BLTS=terms.weights_BLTS.gather(2, index_BLKS), edited_BTD=edited_BTD)
+        return SensePrediction(self.softmax.at(positions_BK), picked)
+
+    def parts(self, targets_BT: Tensor) -> Parts:
+        target_BT = targets_BT.clamp(min=0)
+        embedded_BTD = F.embedding(target_BT, self.softmax.weight_VD)
+        terms = list[Part]()
+        for sense in range(self.terms.senses_BLSD.shape[1]):
+            score_BTS = embedded_BTD @ self.terms.senses_BLSD[:, sense].transpose(1, 2)
+            terms.append(Part(f"sense {sense}", self.terms.weights_BLTS[:, sense] * score_BTS, self.terms.position_BS))
+        if self.terms.edited_BTD is not None:
+            terms.append(Part("edit", (self.terms.edited_BTD * embedded_BTD).sum(2)))
+        return Parts("score", (*terms, Part("bias", self.softmax.bias_V[target_BT])))

@@ -13,12 +13,17 @@ from typing import Literal, final
 import torch
 from torch import Tensor, nn
 
-from regard.parts.attention import Normaliser, beside, softmax, weigh
+from regard.parts.attention import Normaliser, at_value, beside, mix, softmax, weigh
 from regard.parts.look import Look
 from regard.parts.masks import Mask
 from regard.parts.scores import ScaledDot, Score
 
 CopyName = Literal["none", "average", "gate"]
+
+
+def copy_column(copy: CopyName) -> str | None:
+    """The name of the column beside the earlier words: with a gate it is the vocabulary."""
+    return "(vocabulary)" if copy == "gate" else None
 
 
 @final
@@ -31,20 +36,34 @@ class Copier(nn.Module):
         # beside so many positions of like scores the gate starts at 0.9: the vocabulary is learned first
         self.offset = nn.Parameter(torch.tensor(math.log(9 * positions))) if copy == "gate" else None
 
+    def weights(
+        self, query_BTD: Tensor, key_BSD: Tensor, *, score: Score, mask: Mask, look: Look | None, site: str
+    ) -> Tensor:
+        """(B, 1, T, S), or (B, 1, T, S + 1) with the weight of the gate last."""
+        query_B1TD, key_B1SD = query_BTD.unsqueeze(1), key_BSD.unsqueeze(1)
+        normalise: Normaliser = softmax
+        if self.sentinel is not None and self.offset is not None:
+            normalise = beside(score(query_B1TD, self._sentinel(key_BSD)) + self.offset)
+        return weigh(query_B1TD, key_B1SD, score=score, mask=mask, normalise=normalise, look=look, site=site)
+
+    def copied(self, weights_B1TS: Tensor, positions: int) -> Tensor:
+        """(B, T, S): the mass copied from each position."""
+        copied_BTS = weights_B1TS.squeeze(1)[:, :, :positions]
+        return copied_BTS / 2 if self.sentinel is None else copied_BTS
+
     def forward(
         self, query_BTD: Tensor, key_BSD: Tensor, *, score: Score, mask: Mask, look: Look | None, site: str
     ) -> tuple[Tensor, Tensor]:
         """(copied_BTS, mixed_BTD): the mass copied from each position, and the average of the keys by the same weights."""
-        query_B1TD, value_B1SD = query_BTD.unsqueeze(1), key_BSD.unsqueeze(1)
-        normalise: Normaliser = softmax
-        if self.sentinel is not None and self.offset is not None:
-            sentinel_B11D = self.sentinel.to(key_BSD.dtype).expand(len(key_BSD), 1, 1, -1)
-            normalise = beside(score(query_B1TD, sentinel_B11D) + self.offset)
-            value_B1SD = torch.cat([value_B1SD, sentinel_B11D], 2)
-        weights_B1TS = weigh(query_B1TD, key_BSD.unsqueeze(1), score=score, mask=mask, normalise=normalise, look=look, site=site)
-        copied_BTS = weights_B1TS.squeeze(1)[:, :, : key_BSD.shape[1]]
-        mixed_BTD = (weights_B1TS.to(value_B1SD.dtype) @ value_B1SD).squeeze(1)
-        return copied_BTS / 2 if self.sentinel is None else copied_BTS, mixed_BTD
+        weights_B1TS = self.weights(query_BTD, key_BSD, score=score, mask=mask, look=look, site=site)
+        value_B1SD = at_value(key_BSD.unsqueeze(1), mask, look, site)
+        if self.sentinel is not None:
+            value_B1SD = torch.cat([value_B1SD, self._sentinel(key_BSD)], 2)
+        return self.copied(weights_B1TS, key_BSD.shape[1]), mix(weights_B1TS, value_B1SD).squeeze(1)
+
+    def _sentinel(self, key_BSD: Tensor) -> Tensor:
+        assert self.sentinel is not None
+        return self.sentinel.to(key_BSD.dtype).expand(len(key_BSD), 1, 1, -1)
 
 
 @final
@@ -59,4 +78,6 @@ class Pointer(nn.Module):
 
     def forward(self, x_BTD: Tensor, key_BSD: Tensor, mask: Mask, look: Look | None) -> Tensor:
         """(B, T, S): the mass copied from each position."""
-        return self.copier(torch.tanh(self.query(x_BTD)), key_BSD, score=self.score, mask=mask, look=look, site="copy")[0]
+        query_BTD = torch.tanh(self.query(x_BTD))
+        weights_B1TS = self.copier.weights(query_BTD, key_BSD, score=self.score, mask=mask, look=look, site="copy")
+        return self.copier.copied(weights_B1TS, key_BSD.shape[1])

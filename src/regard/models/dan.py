@@ -1,4 +1,4 @@
-"""Deep averaging network: the average of the embeddings of what was read, then a feed-forward network. It knows which words, not where.
+"""Deep averaging network: the average of the embeddings read so far, then a feed-forward network. It knows which words, not where.
 
     a_i = 1/i sum_{j <= i} w_j,   P(w_{i+1}) = softmax(U f(... f(W_1 a_i)))
 
@@ -12,29 +12,34 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from regard.models.contract import LanguageModel, Prediction, State
+from regard.models.contract import LanguageModel, Padded, Prediction, State
 from regard.models.predictions import Readout
-from regard.models.ranges import at_least, share
 from regard.parts.layers import drop
-from regard.parts.look import Look, Place, at_site
+from regard.parts.look import Look, Place, Site, at_site, declare, values_at
 from regard.parts.masks import causal, lookback
 from regard.parts.past import Recent, newest
-from regard.parts.recurrence import pack_left
+from regard.parts.recurrence import Packed, pack_left
+from regard.ranges import at_least, share
 
 
 @dataclass(frozen=True)
 class DanState(State):
-    average_BD: Tensor  # of all that was read, where all of it counts
-    slot_BS: Tensor  # 1 + the last words, 0 where there is none, where only they count
+    average_BD: Tensor  # of all words read so far, if all of them count
+    slot_BS: Tensor  # 1 + each of the last words, 0 where there is none, if only the last words count
 
 
 @final
 class Dan(LanguageModel):
     family = "dan"
-    training_defaults: ClassVar[dict[str, Any] | None] = {"optimiser": "muon", "learning_rate": 0.03, "segment": 32}
+    training_defaults: ClassVar[dict[str, Any]] = {"optimiser": "muon", "learning_rate": 0.03, "segment": 32}
     medium: ClassVar[dict[str, Any]] = {
-        "width": 512, "dropout": 0.5, "batch": 64, "segment": 64, "optimiser": "adamw", "learning_rate": 0.002,
-    }  # fmt: skip
+        "width": 512,
+        "dropout": 0.5,
+        "batch": 64,
+        "segment": 64,
+        "optimiser": "adamw",
+        "learning_rate": 0.002,
+    }
 
     @dataclass(frozen=True, kw_only=True)
     class Config:
@@ -61,61 +66,65 @@ class Dan(LanguageModel):
         self.layers = nn.ModuleList(nn.Linear(config.width, config.width) for _ in range(config.layers))
         self.readout = Readout(vocabulary_size, config.width, config.tied)
 
-    def sites(self) -> dict[str, str]:
-        return {"embedding": "(B, T, D)", "attention": "(B, 1, T, K)", "average": "(B, T, D)", "features": "(B, T, D)"}
+    def sites(self) -> dict[str, Site]:
+        attention = Site("attention", "BHTK", "weights")
+        return declare(values_at("embedding"), attention, values_at("average"), values_at("features"))
 
-    def forward(self, tokens_BT: Tensor, state: DanState | None = None, look: Look | None = None) -> tuple[Prediction, DanState]:
-        packed = pack_left(tokens_BT, self.padding, self.training)
+    def begin(self, given: int | Tensor, look: Look | None = None) -> DanState:
+        average_BD = self.embedding.weight.new_zeros(int(given), self.config.width)
+        zeros_B = torch.zeros(int(given), dtype=torch.long, device=average_BD.device)
+        return DanState(zeros_B, average_BD if not self.config.lookback else average_BD[:, :0], zeros_B.unsqueeze(1)[:, :0])
+
+    def forward(
+        self, tokens_BT: Tensor, state: DanState, look: Look | None = None, padded: Padded = "anywhere"
+    ) -> tuple[Prediction, DanState]:
+        packed = pack_left(tokens_BT, self.padding, padded)
         if look is not None:
-            look.begin(packed.positions(tokens_BT.new_zeros(len(tokens_BT)) if state is None else state.position_B))
+            look.begin(packed.positions(state.position_B))
         x_BTD = self.embedding(packed.tokens_BT)
         x_BTD = at_site(look, "embedding", x_BTD)
         average = self._average_of_last if self.config.lookback else self._average_of_all
-        average_BTD, new = average(packed.tokens_BT, packed.length_B, x_BTD, state, look)
+        average_BTD, new = average(packed, x_BTD, state, look)
         average_BTD = at_site(look, "average", average_BTD)
         for layer in self.layers:
             average_BTD = drop(F.gelu(layer(average_BTD)), self.config.dropout, self.training)
         average_BTD = at_site(look, "features", average_BTD)
         return self.readout(packed.restore(average_BTD), self.embedding), new
 
-    def _average_of_all(
-        self, tokens_BT: Tensor, length_B: Tensor, x_BTD: Tensor, state: DanState | None, look: Look | None
-    ) -> tuple[Tensor, DanState]:
-        """The running average is all there is to remember."""
-        rows, length, width = x_BTD.shape
-        position_B = length_B.new_zeros(rows) if state is None else state.position_B
-        before_BD = x_BTD.new_zeros(rows, width) if state is None else state.average_BD
-        count_BT1 = (position_B.unsqueeze(1) + torch.arange(1, length + 1, device=length_B.device)).unsqueeze(2)
-        past_BTD = (before_BD * position_B.unsqueeze(1)).unsqueeze(1) / count_BT1
+    def _average_of_all(self, packed: Packed, x_BTD: Tensor, state: DanState, look: Look | None) -> tuple[Tensor, DanState]:
+        """The running average is all that must be remembered."""
+        length, length_B = x_BTD.shape[1], packed.length_B
+        count_BT1 = (packed.positions(state.position_B) + 1).unsqueeze(2)
+        past_BTD = (state.average_BD * state.position_B.unsqueeze(1)).unsqueeze(1) / count_BT1
         average_BTD = past_BTD + x_BTD.cumsum(1) / count_BT1
         if look is not None:
             place_BT = count_BT1.squeeze(2) - 1
-            changed = _look(look, Place(place_BT, place_BT, causal.visible(length, length, x_BTD.device)), count_BT1, x_BTD)
+            place = Place(place_BT, place_BT, causal.visible(length, length, x_BTD.device), "weights")
+            changed = _look(look, place, count_BT1, x_BTD)
             average_BTD = average_BTD if changed is None else past_BTD + changed
-        last_BD = newest(torch.cat([before_BD.unsqueeze(1), average_BTD], 1), length_B + 1, 1).squeeze(1)
-        return average_BTD, DanState(position_B + length_B, last_BD, tokens_BT[:, :0])
+        last_BD = newest(torch.cat([state.average_BD.unsqueeze(1), average_BTD], 1), length_B + 1, 1).squeeze(1)
+        return average_BTD, DanState(state.position_B + length_B, last_BD, state.slot_BS)
 
     def _average_of_last(
-        self, tokens_BT: Tensor, length_B: Tensor, x_BTD: Tensor, state: DanState | None, look: Look | None
+        self, packed: Packed, x_BTD: Tensor, state: DanState, look: Look | None
     ) -> tuple[Tensor, DanState]:
-        words = self.config.lookback
-        position_B = torch.zeros_like(length_B) if state is None else state.position_B
-        recent = Recent(tokens_BT, x_BTD, None if state is None else state.slot_BS, words - 1, self.embedding)
+        words, length = self.config.lookback, x_BTD.shape[1]
+        recent = Recent(packed.tokens_BT, x_BTD, state.slot_BS, words - 1, self.embedding)
         (average_BTD,) = recent.averages([(0, words)])
         if look is not None:
-            first = recent.keep if state is None else 0  # before the beginning there is nothing to look at
-            near_TK = (causal & lookback(words - 1)).visible(tokens_BT.shape[1], recent.slot_BK.shape[1], x_BTD.device)
+            first = recent.keep - state.slot_BS.shape[1]  # before the beginning there is nothing to look at
+            near_TK = (causal & lookback(words - 1)).visible(length, recent.slot_BK.shape[1], x_BTD.device)
             near_BTK = (near_TK & (recent.slot_BK > 0).unsqueeze(1))[:, :, first:]
-            row_BT = position_B.unsqueeze(1) + torch.arange(tokens_BT.shape[1], device=tokens_BT.device)
-            column_BK = position_B.unsqueeze(1) + torch.arange(first - recent.keep, tokens_BT.shape[1], device=tokens_BT.device)
-            place = Place(row_BT, column_BK, near_BTK)
+            offsets = torch.arange(first - recent.keep, length, device=x_BTD.device)
+            column_BK = state.position_B.unsqueeze(1) + offsets
+            place = Place(packed.positions(state.position_B), column_BK, near_BTK, "weights")
             changed = _look(look, place, near_BTK.sum(2, keepdim=True), recent.embedded_BKD[:, first:])
             average_BTD = average_BTD if changed is None else changed
-        return average_BTD, DanState(position_B + length_B, x_BTD[:, 0, :0], recent.slots(length_B))
+        return average_BTD, DanState(state.position_B + packed.length_B, state.average_BD, recent.slots(packed.length_B))
 
 
 def _look(look: Look, place: Place, count_BT1: Tensor, x_BKD: Tensor) -> Tensor | None:
-    """An average is attention that looks at all alike: 1/n each. Where they are changed, the new weights make it."""
+    """An average is attention with equal weights, 1/n each. Changed weights make another average."""
     assert place.visible_BTK is not None
-    weights_B1TK = look.weights("attention", (place.visible_BTK / count_BT1).to(x_BKD.dtype).unsqueeze(1), place)
+    weights_B1TK = look.at_weights("attention", (place.visible_BTK / count_BT1).to(x_BKD.dtype).unsqueeze(1), place)
     return (weights_B1TK @ x_BKD.unsqueeze(1)).squeeze(1) if look.changes("attention") else None

@@ -1,6 +1,7 @@
-"""The kinds of prediction that neural families share: a softmax over a readout, and its mixture with copying.
+"""The predictions that neural families share: a softmax over a readout, and its mixture with copying.
 
-Shape legend: B rows, T positions, V vocabulary, D features, S source positions that can be copied from, K positions asked for.
+Shape legend: B rows, T positions, V vocabulary, D features, S positions that can be copied from, K positions
+that are asked for.
 """
 
 from typing import final
@@ -10,7 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
-from regard.models.contract import Prediction, real_weights
+from regard.models.contract import Part, Parts, Prediction, real_weights
 
 SLICE, GPU_SLICE = 1 << 24, 1 << 27  # the most logits that are held at a time; a GPU needs larger products to be busy
 
@@ -34,29 +35,40 @@ class SoftmaxPrediction(Prediction):
         features_ND, targets_N = self.features_BTD.flatten(0, 1), targets_BT.flatten()
         rows = _rows(self.weight_VD)
         parts = list(zip(features_ND.split(rows), targets_N.split(rows), strict=True))
-        if len(parts) > 1 and torch.is_grad_enabled():  # their logits are worked out again in the backward pass
+        if len(parts) > 1 and torch.is_grad_enabled():  # the backward pass works each slice's logits out again
             slices = [checkpoint(self._each, *part, use_reentrant=False) for part in parts]
         else:
             slices = [self._each(*part) for part in parts]
         return torch.cat(slices).view_as(targets_BT)
 
+    def parts(self, targets_BT: Tensor) -> Parts:
+        """score = W_target . features + b_target"""
+        target_BT = targets_BT.clamp(min=0)
+        from_features_BT = (self.features_BTD * F.embedding(target_BT, self.weight_VD)).sum(2)
+        return Parts("score", (Part("features", from_features_BT), Part("bias", self.bias_V[target_BT])))
+
     def _each(self, features_ND: Tensor, targets_N: Tensor) -> Tensor:
         return F.cross_entropy(self._logits(features_ND), targets_N, ignore_index=-1, reduction="none")
 
-    def loss(self, targets_BT: Tensor, weights_BT: Tensor | None = None, smoothing: float = 0.0) -> Tensor:
+    def loss(
+        self, targets_BT: Tensor, weights_BT: Tensor | None = None, smoothing: float = 0.0
+    ) -> tuple[Tensor, Tensor]:
         features_ND, targets_N = self.features_BTD.flatten(0, 1), targets_BT.flatten()
         weights_N = real_weights(targets_BT, weights_BT).to(_wide(features_ND)).flatten()
         if len(targets_N) <= _rows(self.weight_VD):
             total = self._summed(features_ND, targets_N, weights_N, smoothing)
         elif torch.compiler.is_compiling():  # torch 2.11 compiles the function below to a wrong gradient on a GPU
-            parts = zip(*(tensor.split(_rows(self.weight_VD)) for tensor in (features_ND, targets_N, weights_N)), strict=True)
-            total = torch.stack([checkpoint(self._summed, *part, smoothing, use_reentrant=False) for part in parts]).sum()
+            split = (tensor.split(_rows(self.weight_VD)) for tensor in (features_ND, targets_N, weights_N))
+            slices = [checkpoint(self._summed, *one, smoothing, use_reentrant=False) for one in zip(*split, strict=True)]
+            total = torch.stack(slices).sum()
         else:
             total = SlicedCrossEntropy.apply(features_ND, self.weight_VD, self.bias_V, targets_N, weights_N, smoothing)
-        return total / weights_N.sum().clamp(min=torch.finfo(weights_N.dtype).tiny)
+        return total, weights_N.sum()
 
     def _summed(self, features_ND: Tensor, targets_N: Tensor, weights_N: Tensor, smoothing: float) -> Tensor:
-        loss_N = F.cross_entropy(self._logits(features_ND), targets_N, ignore_index=-1, reduction="none", label_smoothing=smoothing)
+        loss_N = F.cross_entropy(
+            self._logits(features_ND), targets_N, ignore_index=-1, reduction="none", label_smoothing=smoothing
+        )
         return (loss_N * weights_N).sum()
 
     def _logits(self, features_ND: Tensor) -> Tensor:
@@ -65,7 +77,7 @@ class SoftmaxPrediction(Prediction):
 
 
 class SlicedCrossEntropy(torch.autograd.Function):
-    """The weighted sum of cross-entropies with at most SLICE logits at a time: each slice's gradient is worked out with its loss."""
+    """The weighted sum of cross-entropies. At most SLICE logits exist at a time: each slice's gradient is worked out with its loss."""
 
     @staticmethod
     def forward(ctx, features_ND, weight_VD, bias_V, targets_N, weights_N, smoothing):
@@ -74,7 +86,8 @@ class SlicedCrossEntropy(torch.autograd.Function):
         total = weights_N.new_zeros(())
         grad_features = []
         grad_weight, grad_bias = torch.zeros_like(weight_VD), torch.zeros_like(bias_V)
-        for features, targets, weights in zip(features_ND.split(rows), targets_N.split(rows), weights_N.split(rows), strict=True):
+        split = (tensor.split(rows) for tensor in (features_ND, targets_N, weights_N))
+        for features, targets, weights in zip(*split, strict=True):
             log_probs = F.log_softmax(F.linear(features, weight, bias), 1, dtype=weights.dtype)
             chosen = targets.clamp(min=0).unsqueeze(1)
             loss = (smoothing - 1) * log_probs.gather(1, chosen).squeeze(1)
@@ -85,7 +98,7 @@ class SlicedCrossEntropy(torch.autograd.Function):
             grad = log_probs.exp_().sub_(smoothing / len(weight_VD))
             grad.scatter_add_(1, chosen, torch.full_like(chosen, smoothing - 1, dtype=grad.dtype))
             grad = grad.mul_(weights.unsqueeze(1)).to(features.dtype)
-            grad_features.append(grad @ weight)  # written into a view of one tensor, torch 2.11's compiler would lose it
+            grad_features.append(grad @ weight)  # torch 2.11's compiler loses what is written into a view of one tensor
             grad_weight += grad.T @ features
             grad_bias += grad.sum(0, dtype=grad_bias.dtype)
         ctx.save_for_backward(torch.cat(grad_features), grad_weight, grad_bias)
@@ -97,13 +110,13 @@ class SlicedCrossEntropy(torch.autograd.Function):
 
 
 def _rows(weight_VD: Tensor) -> int:
-    """How many positions have their logits at a time."""
+    """How many positions have their logits in memory at a time."""
     return max(1, (GPU_SLICE if weight_VD.is_cuda else SLICE) // len(weight_VD))
 
 
 @final
 class Readout(nn.Module):
-    """Features to a prediction, by vectors of its own or, where it is tied, by the embedding's."""
+    """Features to a prediction. A tied readout uses the embedding's vectors, another one has its own."""
 
     def __init__(self, vocabulary_size: int, width: int, tied: bool, bias: bool = True):
         super().__init__()
@@ -122,37 +135,47 @@ def _wide(tensor: Tensor) -> torch.dtype:
 
 @final
 class CopyPrediction(Prediction):
-    """A mixture: what is copied from earlier tokens, and another prediction for the rest.
+    """A mixture of words copied from earlier positions with another prediction.
 
         P(w) = (1 - sum_s copied_s) P_other(w) + sum over the positions s that hold w of copied_s
 
     Weight on a position whose token can never be predicted (`<s>`, padding) goes to the other prediction, so the sum is always one.
     """
 
-    def __init__(self, other: Prediction, copied_BTS: Tensor, sources_BS: Tensor, vocabulary_size: int):
-        self.other = other
+    def __init__(
+        self, other: Prediction, copied_BTS: Tensor, token_BS: Tensor, position_BS: Tensor, vocabulary_size: int, name: str = "copy"
+    ):
+        """`token_BS` are the words that can be copied, and `position_BS` is where they stand, -1 for empty slots."""
+        self.other, self.name = other, name
         self.features_BTD = other.features_BTD
-        self._sources_BS = sources_BS
-        self._size = vocabulary_size
+        self._token_BS, self._position_BS, self._size = token_BS, position_BS, vocabulary_size
         # never in less than single precision: small probabilities are differences here
-        self.copied_BTS = copied_BTS.to(_wide(copied_BTS)) * (sources_BS < vocabulary_size).unsqueeze(1)
+        self.copied_BTS = copied_BTS.to(_wide(copied_BTS)) * (token_BS < vocabulary_size).unsqueeze(1)
         self.rest_BT = 1 - self.copied_BTS.sum(2)
 
     def at(self, positions_BK: Tensor) -> "CopyPrediction":
         copied_BKS = gather_positions(self.copied_BTS, positions_BK)
-        return CopyPrediction(self.other.at(positions_BK), copied_BKS, self._sources_BS, self._size)
+        other = self.other.at(positions_BK)
+        return CopyPrediction(other, copied_BKS, self._token_BS, self._position_BS, self._size, self.name)
+
+    def _copied(self, targets_BT: Tensor) -> Tensor:
+        """(B, T, S): the mass of the positions that hold the target."""
+        return self.copied_BTS * (self._token_BS.unsqueeze(1) == targets_BT.unsqueeze(2))
 
     def nll(self, targets_BT: Tensor) -> Tensor:
         # in probabilities with a floor: logs of sums of masked logs have NaN gradients where the target cannot be copied
-        same_BTS = self._sources_BS.unsqueeze(1) == targets_BT.unsqueeze(2)
-        copied_BT = (self.copied_BTS * same_BTS).sum(2)
-        probability_BT = self.rest_BT * (-self.other.nll(targets_BT)).exp() + copied_BT
+        probability_BT = self.rest_BT * (-self.other.nll(targets_BT)).exp() + self._copied(targets_BT).sum(2)
         return torch.where(targets_BT < 0, 0.0, -_log(probability_BT))
+
+    def parts(self, targets_BT: Tensor) -> Parts:
+        target_BT = targets_BT.clamp(min=0)
+        others = self.other.parts(target_BT).scaled(self.rest_BT, "vocabulary", self.other.nll(target_BT))
+        return Parts("probability", (*others, Part(self.name, self._copied(target_BT), self._position_BS)))
 
     def log_probs(self) -> Tensor:
         probability_BTV = self.rest_BT.unsqueeze(2) * self.other.log_probs().exp()
-        sources_BTS = self._sources_BS.clamp(max=self._size - 1).unsqueeze(1).expand_as(self.copied_BTS)
-        return _log(probability_BTV.scatter_add(2, sources_BTS, self.copied_BTS.to(probability_BTV.dtype)))
+        token_BTS = self._token_BS.clamp(max=self._size - 1).unsqueeze(1).expand_as(self.copied_BTS)
+        return _log(probability_BTV.scatter_add(2, token_BTS, self.copied_BTS.to(probability_BTV.dtype)))
 
 
 def _log(probability: Tensor) -> Tensor:

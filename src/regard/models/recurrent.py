@@ -7,14 +7,15 @@ from abc import ABC
 from dataclasses import dataclass
 from typing import Any, ClassVar, final
 
+import torch
 from torch import Tensor, nn
 
-from regard.models.contract import LanguageModel, Prediction, State
+from regard.models.contract import LanguageModel, Padded, Prediction, State
 from regard.models.predictions import Readout
-from regard.models.ranges import at_least, share
 from regard.parts.layers import drop_alike
-from regard.parts.look import Look, at_site
+from regard.parts.look import Look, Site, at_site, declare, values_at
 from regard.parts.recurrence import CellName, Recurrence, begin_embedding, pack_left
+from regard.ranges import at_least, share
 
 
 @dataclass(frozen=True)
@@ -25,16 +26,22 @@ class RecurrentState(State):
 
 class Recurrent(LanguageModel, ABC):
     cell: ClassVar[CellName]
-    training_defaults: ClassVar[dict[str, Any] | None] = {"learning_rate": 0.01, "segment": 32}
+    training_defaults: ClassVar[dict[str, Any]] = {"learning_rate": 0.01, "segment": 32}
     medium: ClassVar[dict[str, Any]] = {
-        "layers": 2, "width": 650, "dropout": 0.5,
-        "batch": 64, "segment": 35, "optimiser": "adamw", "learning_rate": 0.002, "weight_decay": 0.02,
-    }  # fmt: skip
+        "layers": 2,
+        "width": 650,
+        "dropout": 0.5,
+        "batch": 64,
+        "segment": 35,
+        "optimiser": "adamw",
+        "learning_rate": 0.002,
+        "weight_decay": 0.02,
+    }
 
     @dataclass(frozen=True, kw_only=True)
     class Config:
         layers: int = 1
-        """How many recurrent layers are stacked."""
+        """Recurrent layers that are stacked."""
         width: int = 256
         """Features of an embedding and of a hidden state."""
         dropout: float = 0.3
@@ -55,15 +62,20 @@ class Recurrent(LanguageModel, ABC):
         self.recurrence = Recurrence(self.cell, config.layers, config.width, config.dropout, config.weight_dropout)
         self.readout = Readout(vocabulary_size, config.width, config.tied)
 
-    def sites(self) -> dict[str, str]:
-        return {"embedding": "(B, T, D)", **self.recurrence.sites(), "hidden": "(B, T, D)"}
+    def sites(self) -> dict[str, Site]:
+        return declare(values_at("embedding"), *self.recurrence.sites().values(), values_at("hidden"))
+
+    def layer_sites(self) -> list[str]:
+        return ["embedding", *(f"layer{number}.hidden" for number in range(self.config.layers))]
+
+    def begin(self, given: int | Tensor, look: Look | None = None) -> RecurrentState:
+        hidden_BLD, cell_BLD = self.recurrence.begin(int(given))
+        return RecurrentState(torch.zeros(len(hidden_BLD), dtype=torch.long, device=hidden_BLD.device), hidden_BLD, cell_BLD)
 
     def forward(
-        self, tokens_BT: Tensor, state: RecurrentState | None = None, look: Look | None = None
+        self, tokens_BT: Tensor, state: RecurrentState, look: Look | None = None, padded: Padded = "anywhere"
     ) -> tuple[Prediction, RecurrentState]:
-        packed = pack_left(tokens_BT, self.padding, self.training)
-        if state is None:
-            state = RecurrentState(tokens_BT.new_zeros(len(tokens_BT)), *self.recurrence.begin(len(tokens_BT)))
+        packed = pack_left(tokens_BT, self.padding, padded)
         if look is not None:
             look.begin(packed.positions(state.position_B))
         x_BTD = drop_alike(self.embedding(packed.tokens_BT), self.config.dropout, self.training)
@@ -78,7 +90,7 @@ class Recurrent(LanguageModel, ABC):
 class Rnn(Recurrent):
     family = "rnn"
     cell = "rnn"
-    training_defaults: ClassVar[dict[str, Any] | None] = {"optimiser": "muon", "learning_rate": 0.005, "segment": 32}
+    training_defaults: ClassVar[dict[str, Any]] = {"optimiser": "muon", "learning_rate": 0.005, "segment": 32}
 
 
 @final

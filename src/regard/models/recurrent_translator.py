@@ -1,11 +1,11 @@
-"""A recurrent encoder and decoder: the source is read in both directions, the target looks at what was read.
+"""A recurrent encoder and decoder: the source is read in both directions, and the target looks at what was read.
 
     H = [forward; backward] states of the source;  s_t = f(y_t, s_{t-1}),  a_tj = softmax_j score(s_t, H_j),  c_t = sum_j a_tj H_j
     P(y_{t+1}) = softmax(U tanh(W [s_t; c_t]))
 
-Attention comes after the recurrence and does not feed back, so training has no loop over time (Luong et al. 2015). `--feed` is the first
-published form, in which the context feeds the next state (Bahdanau et al. 2015): s_t = f([y_t; c_t], s_{t-1}), c_t by score(s_{t-1}, H_j).
-`--score none` has no attention: one vector must hold the whole source.
+Attention comes after the recurrence and does not feed back, so training has no loop over time (Luong et al. 2015). `feed` is the form
+published first, in which the context feeds the next state (Bahdanau et al. 2015): s_t = f([y_t; c_t], s_{t-1}), c_t by score(s_{t-1}, H_j).
+`score` none has no attention: one vector must hold the whole source.
 
 Shape legend: B rows, S source positions, T target positions, D width, L layers.
 """
@@ -18,28 +18,29 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from regard.errors import UserError
-from regard.models.contract import Prediction
+from regard.models.contract import Given, LanguageModel, Padded, Prediction
 from regard.models.predictions import Readout
-from regard.models.ranges import at_least, share
-from regard.models.translation import Translator, TranslatorState, begun, source_mask
+from regard.models.source import SourceState, check_source, source_mask
 from regard.parts.attention import attend
 from regard.parts.layers import drop_alike
-from regard.parts.look import Look, at_site, weight_sites
+from regard.parts.look import Look, Site, at_site, attention_sites, declare, values_at
 from regard.parts.recurrence import CellName, Packed, Recurrence, begin_embedding, pack_left
 from regard.parts.scores import make_score
+from regard.ranges import at_least, share
 
 
 @dataclass(frozen=True)
-class RecurrentTranslatorState(TranslatorState):
+class RecurrentTranslatorState(SourceState):
     hidden_BLD: Tensor
     cell_BLD: Tensor | None
 
 
 @final
-class RecurrentTranslator(Translator):
+class RecurrentTranslator(LanguageModel):
     family = "recurrent-translator"
-    training_defaults: ClassVar[dict[str, Any] | None] = {"optimiser": "muon", "learning_rate": 0.005, "weight_decay": 0.01}
-
+    reads = "pairs"
+    compiles: ClassVar[bool] = False  # every batch has another shape
+    training_defaults: ClassVar[dict[str, Any]] = {"optimiser": "muon", "learning_rate": 0.005, "weight_decay": 0.01}
     medium: ClassVar[dict[str, Any]] = {"width": 256, "batch_tokens": 2048, "label_smoothing": 0.1}
 
     @dataclass(frozen=True, kw_only=True)
@@ -47,13 +48,13 @@ class RecurrentTranslator(Translator):
         cell: CellName = "lstm"
         """The recurrent cell."""
         layers: int = 1
-        """How many recurrent layers are stacked, on each side."""
+        """Recurrent layers that are stacked, on each side."""
         width: int = 128
         """Features of an embedding and of a state."""
         score: Literal["additive", "bilinear", "dot", "scaled-dot", "none"] = "bilinear"
-        """How a state of the target and one of the source are compared; none: no attention, one vector holds the source."""
+        """The score function of a target state and a source state; none: no attention, one vector holds the source."""
         feed: bool = False
-        """The context feeds the next state, as first published: a loop over time."""
+        """The context feeds the next state, as published first: a loop over time."""
         dropout: float = 0.2
         """Share of features left out while training, the same along a row."""
 
@@ -61,12 +62,13 @@ class RecurrentTranslator(Translator):
             at_least(1, layers=self.layers, width=self.width)
             share(dropout=self.dropout)
             if self.feed and self.score == "none":
-                raise UserError("--feed feeds what attention found; --score none has none")
+                raise UserError("`feed` feeds the context that attention gives; with `score` none there is none")
 
     def __init__(self, vocabulary_size: int, config: Config, source_size: int | None = None):
-        super().__init__(vocabulary_size, config, source_size)
+        super().__init__(vocabulary_size, config)
+        self.given = Given(vocabulary_size if source_size is None else source_size)
         width = config.width
-        self.source_embedding = nn.Embedding(self.source_size + 1, width)
+        self.source_embedding = nn.Embedding(self.given.size + 1, width)
         self.embedding = nn.Embedding(vocabulary_size + 2, width)
         for table in (self.source_embedding, self.embedding):
             begin_embedding(table)
@@ -80,21 +82,23 @@ class RecurrentTranslator(Translator):
         self.feed = nn.Linear(2 * width, width) if config.feed and attentive else None
         self.join = nn.Linear(2 * width, width) if attentive else nn.Linear(width, width)
         self.readout = Readout(vocabulary_size, width, tied=True)
-        self.crossing = ("attention",) if attentive else ()
 
-    def sites(self) -> dict[str, str]:
-        own = {"source.embedding": "(B, S, D)", "embedding": "(B, T, D)", "hidden": "(B, T, D)"}
+    def sites(self) -> dict[str, Site]:
+        own = declare(values_at("source.embedding", "BSD", rows="given"), values_at("embedding"), values_at("hidden"))
         if self.score is not None:
-            own |= {"source.hidden": "(B, S, D)", "context": "(B, T, D)", **weight_sites("attention", "(B, 1, T, S)")}
+            own |= declare(values_at("source.hidden", "BSD", rows="given"), values_at("context"))
+            own |= attention_sites("attention", columns="given")
         return own | (self.recurrence.sites() if self.feed is None else {})
 
-    def read(self, source_BS: Tensor, look: Look | None = None) -> RecurrentTranslatorState:
-        packed = pack_left(source_BS, self.source_padding, training=False)
+    def begin(self, given: int | Tensor, look: Look | None = None) -> RecurrentTranslatorState:
+        """Read the source."""
+        assert self.given is not None
+        packed = pack_left(check_source(given), self.given.padding, "anywhere")
         if look is not None:
             look.begin(packed.positions(torch.zeros_like(packed.length_B)))
         x_BSD = drop_alike(self.source_embedding(packed.tokens_BT), self.config.dropout, self.training)
         x_BSD = at_site(look, "source.embedding", x_BSD)
-        # both directions begin at a row's own ends: packing, whatever the padding
+        # both directions begin at a row's own ends, so padding must be packed away
         rows = pack_padded_sequence(x_BSD, packed.length_B.clamp(min=1).cpu(), batch_first=True, enforce_sorted=False)
         out, end = self.encoder(rows)
         both_BSD, _ = pad_packed_sequence(out, batch_first=True, total_length=x_BSD.shape[1])
@@ -108,15 +112,14 @@ class RecurrentTranslator(Translator):
         return RecurrentTranslatorState(torch.zeros_like(packed.length_B), slot_BS, (memory_BSD,), hidden_BLD, cell_BLD)
 
     def forward(
-        self, tokens_BT: Tensor, state: RecurrentTranslatorState | None = None, look: Look | None = None
+        self, tokens_BT: Tensor, state: RecurrentTranslatorState, look: Look | None = None, padded: Padded = "anywhere"
     ) -> tuple[Prediction, RecurrentTranslatorState]:
-        state = begun(state)  # type: ignore[assignment]
-        assert state is not None
-        packed = pack_left(tokens_BT, self.padding, self.training)
+        packed = pack_left(tokens_BT, self.padding, padded)
         position_BT = packed.positions(state.position_B)
         if look is not None:
             look.begin(position_BT)
-        x_BTD = at_site(look, "embedding", drop_alike(self.embedding(packed.tokens_BT), self.config.dropout, self.training))
+        x_BTD = drop_alike(self.embedding(packed.tokens_BT), self.config.dropout, self.training)
+        x_BTD = at_site(look, "embedding", x_BTD)
         if self.feed is None:
             out_BTD, hidden, cell = self.recurrence(x_BTD, state.hidden_BLD, state.cell_BLD, packed, look)
             query_BTD = out_BTD
@@ -128,29 +131,33 @@ class RecurrentTranslator(Translator):
         if self.score is not None:
             context_BTD = at_site(look, "context", self._context(query_BTD, position_BT, state, look))
             features_BTD = torch.cat([out_BTD, context_BTD], 2)
-        features_BTD = drop_alike(torch.tanh(self.join(packed.restore(features_BTD))), self.config.dropout, self.training)
+        features_BTD = torch.tanh(self.join(packed.restore(features_BTD)))
+        features_BTD = drop_alike(features_BTD, self.config.dropout, self.training)
         new = RecurrentTranslatorState(state.position_B + packed.length_B, state.source_BS, state.memory, hidden, cell)
         return self.readout(features_BTD, self.embedding), new
 
-    def _context(self, query_BTD: Tensor, position_BT: Tensor, state: RecurrentTranslatorState, look: Look | None) -> Tensor:
-        """(B, T, D): what each position looks at in the source, on average."""
+    def _context(
+        self, query_BTD: Tensor, position_BT: Tensor, state: RecurrentTranslatorState, look: Look | None
+    ) -> Tensor:
+        """(B, T, D): the average of the source's states by the attention weights of each position."""
         assert self.score is not None
         rows, length, width = query_BTD.shape
         query = query_BTD.reshape(len(state.source_BS), 1, -1, width)
         memory = state.memory[0].unsqueeze(1)
         mask = source_mask(position_BT, state)
-        return attend(query, memory, memory, score=self.score, mask=mask, look=look, site="attention").view(rows, length, width)
+        mixed = attend(query, memory, memory, score=self.score, mask=mask, look=look, site="attention")
+        return mixed.view(rows, length, width)
 
     def _step_by_step(
         self, x_BTD: Tensor, position_BT: Tensor, packed: Packed, state: RecurrentTranslatorState, look: Look | None
     ) -> tuple[Tensor, Tensor, Tensor | None]:
-        """The one loop over time in training: the context of the state before is part of what the next is made of."""
+        """The one loop over time in training: the next state is made of the context of the state before it."""
         assert self.feed is not None
         hidden, cell, outs = state.hidden_BLD, state.cell_BLD, []
         for place in range(x_BTD.shape[1]):
             context_B1D = self._context(hidden[:, -1:], position_BT[:, place : place + 1], state, look)
             fed_B1D = torch.tanh(self.feed(torch.cat([x_BTD[:, place : place + 1], context_B1D], 2)))
-            one = Packed(packed.tokens_BT[:, place : place + 1], (place < packed.length_B).long(), None)
-            out_B1D, hidden, cell = self.recurrence(fed_B1D, hidden, cell, one, None)
+            step = Packed(packed.tokens_BT[:, place : place + 1], (place < packed.length_B).long(), None)
+            out_B1D, hidden, cell = self.recurrence(fed_B1D, hidden, cell, step, None)
             outs.append(out_B1D)
         return torch.cat(outs, 1), hidden, cell

@@ -1,36 +1,45 @@
-"""Transformers: softmax over the vocabulary of what a stack of self-attention makes of all earlier tokens; no recurrence.
+"""Transformers: a softmax over the vocabulary of what a stack of self-attention makes of all earlier tokens; no recurrence.
 
-Its smallest member has no parameters but the embeddings: y_i = sum_j softmax_j(x_i . x_j) x_j (`--projections none`).
+The smallest one has no parameters but the embeddings: y_i = sum_j softmax_j(x_i . x_j) x_j (`projections` none).
 
 Shape legend: B rows, T positions, S slots remembered, D width.
 """
 
 import math
-from dataclasses import dataclass
-from typing import Any, ClassVar, final
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, Self, final
 
 import torch
 from torch import Tensor, nn
 
-from regard.models.contract import LanguageModel, Prediction, State
-from regard.models.copying import CopyName, Pointer
+from regard.models.contract import Contribution, LanguageModel, Padded, Prediction, State
+from regard.models.copying import CopyName, Pointer, copy_column
 from regard.models.predictions import CopyPrediction, Readout
-from regard.models.trunk import MEDIUM, Trunk, TrunkConfig, TrunkState
-from regard.parts.look import Look, at_site, weight_sites
+from regard.models.trunk import MEDIUM, Block, Trunk, TrunkConfig, TrunkState
+from regard.parts.look import Look, Site, at_site, attention_sites, declare, values_at
 from regard.parts.masks import earlier, padding
 
 
 @dataclass(frozen=True)
 class TransformerState(State):
     trunk: TrunkState
-    token_BS: Tensor  # what stood in each slot; none are kept where nothing is copied
+    token_BS: Tensor  # the token in each slot; empty unless words are copied
     pointer_BSD: Tensor
+
+    def trimmed(self) -> Self:
+        return replace(self, trunk=self.trunk.trimmed())
+
+    def next_window(self) -> Self:
+        trunk = self.trunk.next_window()
+        empty = {"token_BS": self.token_BS[:, :0], "pointer_BSD": self.pointer_BSD[:, :0]}
+        return replace(self, position_B=trunk.position_B, trunk=trunk, **empty)
 
 
 @final
 class Transformer(LanguageModel):
     family = "transformer"
-    training_defaults: ClassVar[dict[str, Any] | None] = {"optimiser": "muon", "learning_rate": 0.012, "batch": 32}
+    bounded: ClassVar[bool] = True
+    training_defaults: ClassVar[dict[str, Any]] = {"optimiser": "muon", "learning_rate": 0.012, "batch": 32}
     medium: ClassVar[dict[str, Any]] = MEDIUM
 
     @dataclass(frozen=True, kw_only=True)
@@ -38,7 +47,7 @@ class Transformer(LanguageModel):
         tied: bool = True
         """The readout uses the embedding's own vectors."""
         readout_bias: bool = True
-        """The readout has a number of its own for each token; GPT-2's has none."""
+        """The readout adds a learned number for each token; GPT-2's readout does not."""
         copy: CopyName = "none"
         """Copy earlier words: average of softmax and attention, or a gate learned in the attention's softmax (pointer sentinel)."""
 
@@ -55,8 +64,10 @@ class Transformer(LanguageModel):
         self.pointer = Pointer(config.copy, config.width, config.context) if config.copy != "none" else None
 
     def _begin(self, config: Config) -> None:
-        """Words must weigh in the stream what blocks add to it, or no layer learns to look a word up (docs/benchmarks.md, puzzles); the
-        last norm makes up for it, so that the first predictions are near uniform all the same."""
+        """Start with word vectors as large as what blocks add to the stream, or no layer learns to look a word up (docs/benchmarks.md).
+
+        The last norm starts small in exchange, so that the first predictions are near uniform.
+        """
         norm, small, std = self.trunk.final_norm, 0.02, 1 / math.sqrt(config.width)
         if isinstance(norm, nn.Identity):
             nn.init.normal_(self.embedding.weight, std=small)
@@ -66,22 +77,63 @@ class Transformer(LanguageModel):
             assert isinstance(norm, nn.LayerNorm)
             nn.init.constant_(norm.weight, small / std)
 
-    def sites(self) -> dict[str, str]:
-        return self.trunk.sites() | {"features": "(B, T, D)"} | (weight_sites("copy", "(B, 1, T, S)") if self.pointer else {})
+    def sites(self) -> dict[str, Site]:
+        copying = attention_sites("copy", extra=copy_column(self.config.copy), mixes=False) if self.pointer else {}
+        return self.trunk.sites() | declare(values_at("features")) | copying
+
+    def layer_sites(self) -> list[str]:
+        return self.trunk.layer_sites()
+
+    def contributions(self, tokens_1T: Tensor, place: int, token: int, look: Look | None = None) -> list[Contribution]:
+        """What the embedding, every head, every feed-forward layer and every bias adds to the score of a token.
+
+        Pre-norm: the last state is the sum of what was written to it. With the final norm's mean and scale held as they were, so is the
+        score: score = sum over parts p of (p - mean(p)) / sigma * g . W_token, + b . W_token + bias_token.
+        """
+        norm, simple = self.trunk.final_norm, isinstance(self.narrow, nn.Identity) and self.pointer is None
+        if not isinstance(norm, nn.LayerNorm) or not simple:  # elsewhere the parts do not simply add up
+            return super().contributions(tokens_1T, place, token, look)
+        watch = Look(["embedding", "*.heads", "*.feed", "*.residual"])
+        watch = watch if look is None else watch.with_changes_of(look)
+        prediction, _ = self.read_from_start(tokens_1T, look=watch)
+        parts = {"embedding": watch.values["embedding"][0, place]}
+        for block in self.trunk.blocks:
+            assert isinstance(block, Block)
+            heads_HE = watch.values[f"{block.name}.heads"][0, :, place]
+            weights = block.out.weight.chunk(len(heads_HE), 1)
+            for head, (mixed_E, weight_DE) in enumerate(zip(heads_HE, weights, strict=True)):
+                parts[f"{block.name} head {head}"] = weight_DE @ mixed_E
+            parts[f"{block.name} attention bias"] = block.out.bias
+            parts[f"{block.name} feed-forward"] = watch.values[f"{block.name}.feed"][0, place]
+        last_D = watch.values[self.layer_sites()[-1]][0, place]
+        if look is not None:
+            parts["edits"] = last_D - torch.stack(list(parts.values())).sum(0)
+        sigma = (last_D.var(correction=0) + norm.eps).sqrt()
+        assert prediction.features_BTD is not None
+        direction_D = self.readout(prediction.features_BTD, self.embedding).weight_VD[token]
+        values = {name: (part_D - part_D.mean()) / sigma * norm.weight @ direction_D for name, part_D in parts.items()}
+        if look is not None:  # what an edit of the features adds
+            values["edits"] = values["edits"] + (prediction.features_BTD[0, place] - norm(last_D)) @ direction_D
+        values["final norm bias"] = norm.bias @ direction_D
+        values["readout bias"] = self.readout.bias[token]
+        return [Contribution("score", name, float(value)) for name, value in values.items()]
+
+    def begin(self, given: int | Tensor, look: Look | None = None) -> TransformerState:
+        trunk = self.trunk.begin(int(given), self.embedding.weight)
+        pointer_BSD = self.embedding.weight.new_zeros(int(given), 0, self.config.width)
+        return TransformerState(trunk.position_B, trunk, trunk.slot_BS, pointer_BSD)
 
     def forward(
-        self, tokens_BT: Tensor, state: TransformerState | None = None, look: Look | None = None
+        self, tokens_BT: Tensor, state: TransformerState, look: Look | None = None, padded: Padded = "anywhere"
     ) -> tuple[Prediction, TransformerState]:
-        before = None if state is None else state.trunk
-        x_BTD, where, trunk = self.trunk(self.embedding(tokens_BT), tokens_BT != self.padding, before, look)
+        x_BTD, where, trunk = self.trunk(self.embedding(tokens_BT), tokens_BT != self.padding, state.trunk, look, padded)
         x_BTD = at_site(look, "features", x_BTD)
         prediction: Prediction = self.readout(self.narrow(x_BTD), self.embedding)
-        token_BS, pointer_BSD = tokens_BT[:, :0], x_BTD[:, :0]
+        token_BS, pointer_BSD = state.token_BS, state.pointer_BSD
         if self.pointer is not None:
-            token_BS, pointer_BSD = tokens_BT, self.pointer.key(x_BTD)
-            if state is not None:
-                token_BS, pointer_BSD = torch.cat([state.token_BS, token_BS], 1), torch.cat([state.pointer_BSD, pointer_BSD], 1)
-            mask = (earlier & padding).over(where.position_BT, where.slot_BS - 1)
-            copied_BTS = self.pointer(x_BTD, pointer_BSD, mask, look)
-            prediction = CopyPrediction(prediction, copied_BTS, token_BS, self.vocabulary_size)
+            token_BS = torch.cat([token_BS, tokens_BT], 1)
+            pointer_BSD = torch.cat([pointer_BSD, self.pointer.key(x_BTD)], 1)
+            position_BS = where.slot_BS - 1
+            copied_BTS = self.pointer(x_BTD, pointer_BSD, (earlier & padding).over(where.position_BT, position_BS), look)
+            prediction = CopyPrediction(prediction, copied_BTS, token_BS, position_BS, self.vocabulary_size)
         return prediction, TransformerState(trunk.position_B, trunk, token_BS, pointer_BSD)

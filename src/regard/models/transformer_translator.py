@@ -1,37 +1,52 @@
 """A Transformer that reads a source and one that writes: the second looks at itself, then at the source (Vaswani et al. 2017).
 
-`--norm post --positions sinusoidal` is the published form; the defaults have the norm before each part and rotary positions.
+`norm` post with `positions` sinusoidal is the published form; the defaults have the norm before each part and rotary positions.
 
 Shape legend: B rows, S source positions, T target positions, H heads, E head width, D width.
 """
 
 import math
-from dataclasses import dataclass
-from typing import Any, ClassVar, final
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, Self, final
 
 import torch
 from torch import Tensor, nn
 
 from regard.errors import UserError
-from regard.models.contract import Prediction
+from regard.models.contract import Given, LanguageModel, Padded, Prediction
 from regard.models.predictions import Readout
-from regard.models.translation import Translator, TranslatorState, begun, source_mask
+from regard.models.source import SourceState, check_source, source_mask
 from regard.models.trunk import Block, Trunk, TrunkConfig, TrunkState
-from regard.parts.look import Look, at_site
+from regard.parts.look import Look, Site, at_site, declare, values_at
 
 
 @dataclass(frozen=True)
-class TransformerTranslatorState(TranslatorState):
-    """Memory holds keys and values of the source, a pair for each layer of the decoder."""
+class TransformerTranslatorState(SourceState):
+    """`memory` holds keys and values of the source, a pair for each layer of the decoder."""
 
-    trunk: TrunkState | None
+    trunk: TrunkState
+
+    def trimmed(self) -> Self:
+        return replace(super().trimmed(), trunk=self.trunk.trimmed())
+
+    def next_window(self) -> Self:
+        """A new window of the target for the same source."""
+        trunk = self.trunk.next_window()
+        return replace(self, position_B=trunk.position_B, trunk=trunk)
 
 
 @final
-class TransformerTranslator(Translator):
+class TransformerTranslator(LanguageModel):
     family = "transformer-translator"
-    training_defaults: ClassVar[dict[str, Any] | None] = {"optimiser": "muon", "learning_rate": 0.005, "weight_decay": 0.01, "warmup": 0.1}
-
+    reads = "pairs"
+    bounded: ClassVar[bool] = True
+    compiles: ClassVar[bool] = False  # every batch has another shape
+    training_defaults: ClassVar[dict[str, Any]] = {
+        "optimiser": "muon",
+        "learning_rate": 0.005,
+        "weight_decay": 0.01,
+        "warmup": 0.1,
+    }
     medium: ClassVar[dict[str, Any]] = {"layers": 3, "width": 256, "batch_tokens": 2048, "label_smoothing": 0.1}
 
     @dataclass(frozen=True, kw_only=True)
@@ -39,48 +54,54 @@ class TransformerTranslator(Translator):
         dropout: float = 0.1
         """Share of features left out while training."""
         context: int = 128
-        """How many tokens a sentence can have, on each side."""
+        """Tokens of a sentence on each side."""
 
         def __post_init__(self) -> None:
             super().__post_init__()
             if self.projections != "learned" or self.positions in ("onehot", "sinusoidal-appended"):
-                raise UserError("a translator has learned projections, and positions that are not appended: choose others")
+                raise UserError("a translator has learned `projections`, and `positions` that are not appended; choose others")
 
     def __init__(self, vocabulary_size: int, config: Config, source_size: int | None = None):
-        super().__init__(vocabulary_size, config, source_size)
-        self.context = self.source_limit = config.context
-        self.source_embedding = nn.Embedding(self.source_size + 1, config.width)
+        super().__init__(vocabulary_size, config)
+        self.given = Given(vocabulary_size if source_size is None else source_size, config.context)
+        self.context = config.context
+        self.source_embedding = nn.Embedding(self.given.size + 1, config.width)
         self.embedding = nn.Embedding(vocabulary_size + 2, config.width)
         for table in (self.source_embedding, self.embedding):
             nn.init.normal_(table.weight, std=config.width**-0.5)
-        self.encoder = Trunk(config, name="source.", causal=False)
+        self.encoder = Trunk(config, side="given", causal=False)
         self.trunk = Trunk(config, crossing=True)
         self.readout = Readout(vocabulary_size, config.width, tied=True)
-        self.crossing = tuple(f"layer{number}.cross" for number in range(config.layers))
 
-    def sites(self) -> dict[str, str]:
-        return {**self.encoder.sites(), "source.features": "(B, S, D)", **self.trunk.sites(), "features": "(B, T, D)"}
+    def sites(self) -> dict[str, Site]:
+        source = self.encoder.sites() | declare(values_at("source.features", "BSD", rows="given"))
+        return source | self.trunk.sites() | declare(values_at("features"))
 
-    def read(self, source_BS: Tensor, look: Look | None = None) -> TransformerTranslatorState:
-        real_BS = source_BS != self.source_padding
+    def begin(self, given: int | Tensor, look: Look | None = None) -> TransformerTranslatorState:
+        """Read the source."""
+        assert self.given is not None
+        source_BS = check_source(given)
+        real_BS = source_BS != self.given.padding
         scale = math.sqrt(self.config.width)  # so that words weigh as much as positions (section 3.4)
-        encoded_BSD, where, _ = self.encoder(self.source_embedding(source_BS) * scale, real_BS, None, look)
+        empty = self.encoder.begin(len(source_BS), self.embedding.weight)
+        encoded_BSD, where, _ = self.encoder(self.source_embedding(source_BS) * scale, real_BS, empty, look)
         encoded_BSD = at_site(look, "source.features", encoded_BSD)
         memory = list[Tensor]()
         for block in self.trunk.blocks:
             assert isinstance(block, Block)
             assert block.cross is not None
             memory.extend(block.cross.memory(encoded_BSD))
-        return TransformerTranslatorState(torch.zeros_like(real_BS.sum(1)), where.position_BT + 1, tuple(memory), None)
+        trunk = self.trunk.begin(len(source_BS), self.embedding.weight)
+        return TransformerTranslatorState(trunk.position_B, where.position_BT + 1, tuple(memory), trunk)
 
     def forward(
-        self, tokens_BT: Tensor, state: TransformerTranslatorState | None = None, look: Look | None = None
+        self, tokens_BT: Tensor, state: TransformerTranslatorState, look: Look | None = None, padded: Padded = "anywhere"
     ) -> tuple[Prediction, TransformerTranslatorState]:
-        state = begun(state)  # type: ignore[assignment]
-        assert state is not None
         real_BT = tokens_BT != self.padding
         position_BT = torch.where(real_BT, state.position_B.unsqueeze(1) + real_BT.cumsum(1) - 1, -1)
         embedded_BTD = self.embedding(tokens_BT) * math.sqrt(self.config.width)
-        x_BTD, _, trunk = self.trunk(embedded_BTD, real_BT, state.trunk, look, state.memory, source_mask(position_BT, state))
+        crossing = source_mask(position_BT, state)
+        x_BTD, _, trunk = self.trunk(embedded_BTD, real_BT, state.trunk, look, padded, state.memory, crossing)
         x_BTD = at_site(look, "features", x_BTD)
-        return self.readout(x_BTD, self.embedding), TransformerTranslatorState(trunk.position_B, state.source_BS, state.memory, trunk)
+        new = TransformerTranslatorState(trunk.position_B, state.source_BS, state.memory, trunk)
+        return self.readout(x_BTD, self.embedding), new

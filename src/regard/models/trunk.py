@@ -2,51 +2,51 @@
 
     head = softmax(Q K^T / sqrt(d_k)) V,  Q = x W_q, K = x W_k, V = x W_v;  heads joined and projected; then a feed-forward layer
 
-Shape legend: B rows, T positions, S slots remembered, H heads, E head width, D width.
+Shape legend: B rows, T positions, S slots remembered, H query heads, G heads of keys and values, E head width, D width.
 """
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Literal, final
+from dataclasses import dataclass, replace
+from typing import Literal, Self, final
 
 import torch
 from torch import Tensor, nn
 
 from regard.errors import UserError
-from regard.models.contract import State
-from regard.models.ranges import at_least, share
-from regard.models.translation import CrossAttention
+from regard.models.contract import Padded, State
 from regard.parts.attention import attend
+from regard.parts.crossing import CrossAttention
 from regard.parts.layers import FeedForward, drop
-from regard.parts.look import Look, at_site, weight_sites
+from regard.parts.look import Look, Side, Site, at_site, attention_sites, declare, values_at
 from regard.parts.masks import Mask, causal, everything, padding
 from regard.parts.positions import PositionName, Positions, make_positions
 from regard.parts.scores import Dot, ScaledDot
+from regard.ranges import at_least, share
 
 
 @dataclass(frozen=True, kw_only=True)
 class TrunkConfig:
-    """What the configurations of its models have in common."""
+    """The options that Transformers, Backpacks and Transformer translators share."""
 
     layers: int = 2
-    """How many blocks of attention and feed-forward are stacked."""
+    """Blocks of attention and feed-forward that are stacked."""
     width: int = 128
     """Features of a position."""
     heads: int = 4
-    """How many attentions a layer has side by side."""
+    """Attention heads of a layer."""
     context: int = 64
-    """How many tokens it can see."""
+    """Tokens of a window: the model sees no further."""
     positions: PositionName = "rotary"
-    """How it knows where a token stands."""
+    """How the model knows where a token stands."""
     norm: Literal["pre", "post"] = "pre"
     """Layer norm before each part, or after it as published in 2017 (with ReLU)."""
     query_key_norm: bool = False
-    """Queries and keys of self-attention have a norm of their own, so that scores cannot grow without bound."""
+    """Normalise the queries and keys of self-attention, so that scores cannot grow without bound."""
     key_value_heads: int | None = None
-    """Keys and values of self-attention have so many heads, each shared by a group of query heads: a smaller cache (as many as --heads)."""
+    """Heads of keys and values, each shared by a group of query heads: a smaller KV cache (as many as query heads)."""
     projections: Literal["learned", "none"] = "learned"
-    """Queries, keys and values are learned maps of the inputs, or the inputs themselves and nothing else is learned."""
+    """Queries, keys and values are learned maps of the inputs, or the inputs themselves; then the blocks learn nothing."""
     dropout: float = 0.1
     """Share of features left out while training."""
 
@@ -56,15 +56,15 @@ class TrunkConfig:
         groups = self.heads if self.key_value_heads is None else self.key_value_heads
         at_least(1, key_value_heads=groups)
         if self.projections == "none" and (self.query_key_norm or self.key_value_heads is not None):
-            raise UserError("--query-key-norm and --key-value-heads are of learned queries, keys and values: leave out --projections none")
+            raise UserError("`query_key_norm` and `key_value_heads` need learned projections; leave out `projections` none")
         if self.heads % groups:
-            raise UserError(f"--heads {self.heads} cannot be divided among --key-value-heads {groups}; choose a divisor")
+            raise UserError(f"`heads` {self.heads} cannot be divided among `key_value_heads` {groups}; choose a divisor")
         if self.width % self.heads:
-            raise UserError(f"--width {self.width} cannot be divided among --heads {self.heads}; choose a multiple")
+            raise UserError(f"`width` {self.width} cannot be divided among `heads` {self.heads}; choose a multiple")
         if self.positions == "rotary" and (self.width // (self.heads if self.projections == "learned" else 1)) % 2:
-            raise UserError("rotary positions need an even number of features a head; change --width or --heads")
+            raise UserError("rotary positions need an even number of features a head; change `width` or `heads`")
         if self.positions == "onehot" and self.context >= self.width:
-            raise UserError("one-hot positions are appended: --width must be larger than --context")
+            raise UserError("one-hot positions are appended to the embedding: `width` must be larger than `context`")
 
 
 MEDIUM = {"layers": 6, "width": 384, "heads": 6, "context": 256, "dropout": 0.2, "batch": 64, "learning_rate": 0.003}
@@ -72,51 +72,78 @@ MEDIUM = {"layers": 6, "width": 384, "heads": 6, "context": 256, "dropout": 0.2,
 
 @dataclass(frozen=True)
 class TrunkState(State):
-    slot_BS: Tensor  # 1 + the position of what each slot holds, 0 where it is empty
-    keys: tuple[Tensor, ...]  # a layer each: (B, H, at least S, E)
+    """The KV cache. Its buffers may have spare room behind the S slots that are filled."""
+
+    slot_BS: Tensor  # 1 + the position of the token in each slot, 0 where the slot is empty
+    keys: tuple[Tensor, ...]  # one for each layer: (B, G, at least S, E)
     values: tuple[Tensor, ...]
+
+    def trimmed(self) -> Self:
+        used = self.slot_BS.shape[1]
+        keys, values = (tuple(buffer[:, :, :used] for buffer in buffers) for buffers in (self.keys, self.values))
+        return replace(self, keys=keys, values=values)
+
+    def next_window(self) -> Self:
+        """Nothing is remembered beyond a window."""
+        keys, values = (tuple(buffer[:, :, :0] for buffer in buffers) for buffers in (self.keys, self.values))
+        return replace(self, position_B=torch.zeros_like(self.position_B), slot_BS=self.slot_BS[:, :0], keys=keys, values=values)
 
 
 @dataclass(frozen=True)
 class Where:
-    """Positions and mask of one call, the same for every layer."""
+    """The positions and the mask of one call, the same for every layer."""
 
     position_BT: Tensor
     slot_BS: Tensor
     angles: tuple[Tensor, Tensor] | None  # of rotary positions
     mask: Mask
     bias_BHQK: Tensor | None
-    used: int  # slots filled before
+    used: int  # slots that were filled before the call
 
 
 @final
 class Trunk(nn.Module):
-    """Causal, as language models are; one that reads a source sees all of it, and one with `crossing` looks at a source too."""
+    """Causal as in a language model, or unmasked as in an encoder. With `crossing`, each block also looks at a source."""
 
-    def __init__(self, config: TrunkConfig, name: str = "", causal: bool = True, crossing: bool = False):
+    def __init__(self, config: TrunkConfig, side: Side = "read", causal: bool = True, crossing: bool = False):
         super().__init__()
-        self.name, self.causal = name, causal
+        self.side, self.causal = side, causal
+        self.name = "source." if side == "given" else ""
         self.context, self.dropout = config.context, config.dropout
         heads = config.heads if config.projections == "learned" else 1
         self.positions = make_positions(config.positions, config.context, config.width, heads)
         self.embedding_width = config.width - self.positions.appended
-        names = [f"{name}layer{number}" for number in range(config.layers)]
+        names = [f"{self.name}layer{number}" for number in range(config.layers)]
         learned = config.projections == "learned"
-        self.blocks = nn.ModuleList(Block(one, config, crossing) if learned else Mixing(one, config) for one in names)
+        self.blocks = nn.ModuleList(Block(name, config, side, crossing) if learned else Mixing(name, config) for name in names)
         self.final_norm = nn.LayerNorm(config.width) if config.norm == "pre" and learned else nn.Identity()
 
-    def sites(self) -> dict[str, str]:
-        found = {f"{self.name}embedding": "(B, T, D)"}
-        for block in self.blocks:
-            found |= block.sites()  # type: ignore[operator]
-        return found
+    def sites(self) -> dict[str, Site]:
+        blocks = (site for block in self.blocks for site in block.sites().values())  # type: ignore[operator]
+        return declare(values_at(f"{self.name}embedding", rows=self.side, adds=True), *blocks)
+
+    def layer_sites(self) -> list[str]:
+        """The embedding's site and those of the states after each block."""
+        return [f"{self.name}embedding", *(f"{self.name}layer{number}.residual" for number in range(len(self.blocks)))]
+
+    def begin(self, rows: int, like: Tensor) -> TrunkState:
+        """An empty KV cache, of the type of `like` and on its device."""
+        buffers = tuple(block.cache(rows, like) for block in self.blocks)  # type: ignore[operator]
+        position_B = torch.zeros(rows, dtype=torch.long, device=like.device)
+        return TrunkState(position_B, position_B.unsqueeze(1)[:, :0], buffers, buffers)
 
     def forward(
-        self, embedded_BTD: Tensor, real_BT: Tensor, state: TrunkState | None, look: Look | None,
-        memory: tuple[Tensor, ...] = (), memory_mask: Mask = everything,
-    ):  # fmt: skip
-        """(features_BTD, where, state): what each position knows. Memory: keys and values of a source, layer by layer."""
-        where, new_position_B = self._where(real_BT, state)
+        self,
+        embedded_BTD: Tensor,
+        real_BT: Tensor,
+        state: TrunkState,
+        look: Look | None,
+        padded: Padded = "anywhere",
+        memory: tuple[Tensor, ...] = (),
+        memory_mask: Mask = everything,
+    ) -> tuple[Tensor, Where, TrunkState]:
+        """(features_BTD, where, state). `memory` holds keys and values of a source, layer by layer."""
+        where, new_position_B = self._where(real_BT, state, padded)
         if look is not None:
             look.begin(where.position_BT)
         x_BTD = self.positions.place(embedded_BTD, where.position_BT)
@@ -124,49 +151,52 @@ class Trunk(nn.Module):
         x_BTD = at_site(look, f"{self.name}embedding", x_BTD)
         keys, values = [], []
         for number, block in enumerate(self.blocks):
-            cache = None if state is None else (state.keys[number], state.values[number])
+            cache = (state.keys[number], state.values[number])
             source = (*memory[2 * number : 2 * number + 2], memory_mask) if memory else None
             x_BTD, key, value = block(x_BTD, where, self.positions, cache, look, source)
             keys.append(key)
             values.append(value)
         return self.final_norm(x_BTD), where, TrunkState(new_position_B, where.slot_BS, tuple(keys), tuple(values))
 
-    def _where(self, real_BT: Tensor, state: TrunkState | None) -> tuple[Where, Tensor]:
-        """Positions go on from the state's; padding has position -1. A mask is built only where the plain ones do not do."""
-        if state is None:
-            position_BT = torch.where(real_BT, real_BT.cumsum(1) - 1, -1)
+    def _where(self, real_BT: Tensor, state: TrunkState, padded: Padded) -> tuple[Where, Tensor]:
+        """Positions go on from the state's; padding has position -1. A mask is built only where causal or everything will not do."""
+        used = state.slot_BS.shape[1]
+        counted_BT = real_BT.cumsum(1) - 1
+        if used:
+            position_BT = torch.where(real_BT, state.position_B.unsqueeze(1) + counted_BT, -1)
+            new_position_B = state.position_B + real_BT.sum(1)
+            slot_BS = torch.cat([state.slot_BS, position_BT + 1], 1)
+        else:
+            position_BT = torch.where(real_BT, counted_BT, -1)
             new_position_B, slot_BS = real_BT.sum(1), position_BT + 1
-        else:
-            position_BT = torch.where(real_BT, state.position_B.unsqueeze(1) + real_BT.cumsum(1) - 1, -1)
-            new_position_B, slot_BS = state.position_B + real_BT.sum(1), torch.cat([state.slot_BS, position_BT + 1], 1)
-        used = slot_BS.shape[1] - real_BT.shape[1]
-        if not self.causal:
-            if int(new_position_B.max()) > self.context:
-                raise ValueError(f"a context of {self.context} tokens is full")
-            mask = everything if bool(real_BT.all()) else padding.over(position_BT, position_BT)
-        elif state is None and self.training:  # rows are padded on the right only: a causal mask hides it
-            mask = causal
-        else:
-            if int(new_position_B.max()) > self.context:
-                raise ValueError(f"a context of {self.context} tokens is full: begin again from the last part of it")
-            filled = bool(slot_BS.all())
-            if filled and state is None:
-                mask = causal
-            elif filled and real_BT.shape[1] == 1:
-                mask = everything
-            else:
-                mask = (causal & padding).over(position_BT, slot_BS - 1)
+        mask = self._mask(real_BT, position_BT, slot_BS, new_position_B, used, padded)
         angles, bias = self.positions.angles(position_BT), self.positions.bias(position_BT, slot_BS - 1)
         return Where(position_BT, slot_BS, angles, mask, bias, used), new_position_B
+
+    def _mask(
+        self, real_BT: Tensor, position_BT: Tensor, slot_BS: Tensor, new_position_B: Tensor, used: int, padded: Padded
+    ) -> Mask:
+        if self.causal and not used and padded == "right":  # the causal mask hides padding that follows a row's last token
+            return causal
+        if int(new_position_B.max()) > self.context:
+            raise ValueError(f"a context of {self.context} tokens is full: go on with state.next_window()")
+        if not self.causal:
+            return everything if bool(real_BT.all()) else padding.over(position_BT, position_BT)
+        filled = bool(slot_BS.all())
+        if filled and not used:
+            return causal
+        if filled and real_BT.shape[1] == 1:
+            return everything
+        return (causal & padding).over(position_BT, slot_BS - 1)
 
 
 @final
 class Block(nn.Module):
-    """Attention, where there is a source attention to it, then a feed-forward layer; each with its norm and a path around it."""
+    """Attention, cross-attention if there is a source, then a feed-forward layer; each with its norm and a path around it."""
 
-    def __init__(self, name: str, config: TrunkConfig, crossing: bool = False):
+    def __init__(self, name: str, config: TrunkConfig, side: Side, crossing: bool = False):
         super().__init__()
-        self.name, self.heads, self.post = name, config.heads, config.norm == "post"
+        self.name, self.side, self.heads, self.post = name, side, config.heads, config.norm == "post"
         width, size = config.width, config.width // config.heads
         self.groups = config.key_value_heads or config.heads
         self.attention_norm, self.feed_norm = nn.LayerNorm(width), nn.LayerNorm(width)
@@ -181,19 +211,32 @@ class Block(nn.Module):
         for linear in (self.project, self.out, self.feed.up, self.feed.down):
             nn.init.normal_(linear.weight, std=0.02)
             nn.init.zeros_(linear.bias)
-        for linear in (self.out, self.feed.down):  # so that the sum over all layers starts no larger than one (GPT-2)
+        for linear in (self.out, self.feed.down):  # the sum over all layers starts no larger than one layer's output (GPT-2)
             nn.init.normal_(linear.weight, std=0.02 / math.sqrt(2 * config.layers))
 
-    def sites(self) -> dict[str, str]:
-        parts = ("attention_norm", "attended", "feed_norm", "feed", "residual")
-        heads = {**weight_sites(f"{self.name}.attention", "(B, H, T, S)"), f"{self.name}.heads": "(B, H, T, E)"}
-        cross = {} if self.cross is None else {**weight_sites(f"{self.name}.cross", "(B, H, T, S)"), f"{self.name}.crossed": "(B, T, D)"}
-        return heads | cross | {f"{self.name}.{part}": "(B, T, D)" for part in parts}
+    def sites(self) -> dict[str, Site]:
+        name, side, adds = self.name, self.side, not self.post
+        found = attention_sites(f"{name}.attention", rows=side, columns=side)
+        found |= declare(values_at(f"{name}.heads", "BHTE", rows=side))
+        if self.cross is not None:
+            found |= attention_sites(f"{name}.cross", columns="given")
+            found |= declare(values_at(f"{name}.crossed", adds=adds))
+        parts = {"attention_norm": False, "attended": adds, "feed_norm": False, "feed": adds, "residual": False}
+        return found | declare(*(values_at(f"{name}.{part}", rows=side, adds=added) for part, added in parts.items()))
+
+    def cache(self, rows: int, like: Tensor) -> Tensor:
+        """An empty buffer of keys or values."""
+        return like.new_zeros(rows, self.groups, 0, self.out.in_features // self.heads)
 
     def forward(
-        self, x_BTD: Tensor, where: Where, positions: Positions, cache: tuple[Tensor, Tensor] | None, look: Look | None,
+        self,
+        x_BTD: Tensor,
+        where: Where,
+        positions: Positions,
+        cache: tuple[Tensor, Tensor],
+        look: Look | None,
         source: tuple[Tensor, Tensor, Mask] | None = None,
-    ):  # fmt: skip
+    ) -> tuple[Tensor, Tensor, Tensor]:
         attention_norm = self._norm(self.attention_norm, "attention_norm", look)
         feed_norm = self._norm(self.feed_norm, "feed_norm", look)
         attended_BTD, key, value = self._attend(x_BTD if self.post else attention_norm(x_BTD), where, positions, cache, look)
@@ -210,16 +253,24 @@ class Block(nn.Module):
     def _norm(self, norm: nn.Module, part: str, look: Look | None) -> Callable[[Tensor], Tensor]:
         return norm if look is None else lambda x_BTD: at_site(look, f"{self.name}.{part}", norm(x_BTD))
 
-    def _attend(self, x_BTD: Tensor, where: Where, positions: Positions, cache: tuple[Tensor, Tensor] | None, look: Look | None):
+    def _attend(
+        self, x_BTD: Tensor, where: Where, positions: Positions, cache: tuple[Tensor, Tensor], look: Look | None
+    ) -> tuple[Tensor, Tensor, Tensor]:
         rows, length, width = x_BTD.shape
         all_BHTE = self.project(x_BTD).view(rows, length, self.heads + 2 * self.groups, -1).transpose(1, 2)
         both_BHTE, value = all_BHTE.split([self.heads + self.groups, self.groups], 1)
         query, key = positions.turn(self.query_key_norm(both_BHTE), where.angles).split([self.heads, self.groups], 1)
         key, value, seen_key, seen_value = remember(key, value, cache, where.used)
-        if self.groups < self.heads:
-            seen_key, seen_value = (one.repeat_interleave(self.heads // self.groups, 1) for one in (seen_key, seen_value))
-        site = f"{self.name}.attention"
-        mixed = attend(query, seen_key, seen_value, score=self.score, mask=where.mask, bias_BHQK=where.bias_BHQK, look=look, site=site)
+        mixed = attend(
+            query,
+            seen_key,
+            seen_value,
+            score=self.score,
+            mask=where.mask,
+            bias_BHQK=where.bias_BHQK,
+            look=look,
+            site=f"{self.name}.attention",
+        )
         mixed = at_site(look, f"{self.name}.heads", mixed)
         return self.out(mixed.transpose(1, 2).reshape(rows, length, width)), key, value
 
@@ -230,32 +281,53 @@ class Mixing(nn.Module):
 
     def __init__(self, name: str, config: TrunkConfig):
         super().__init__()
-        self.name = name
+        self.name, self.width = name, config.width
         self.score = Dot()
 
-    def sites(self) -> dict[str, str]:
-        return weight_sites(f"{self.name}.attention", "(B, 1, T, S)")
+    def sites(self) -> dict[str, Site]:
+        return attention_sites(f"{self.name}.attention") | declare(values_at(f"{self.name}.residual"))
+
+    def cache(self, rows: int, like: Tensor) -> Tensor:
+        """An empty buffer of keys or values."""
+        return like.new_zeros(rows, 1, 0, self.width)
 
     def forward(
-        self, x_BTD: Tensor, where: Where, positions: Positions, cache: tuple[Tensor, Tensor] | None, look: Look | None, source: None = None
-    ):
+        self,
+        x_BTD: Tensor,
+        where: Where,
+        positions: Positions,
+        cache: tuple[Tensor, Tensor],
+        look: Look | None,
+        source: None = None,
+    ) -> tuple[Tensor, Tensor, Tensor]:
         x_B1TD = positions.turn(x_BTD.unsqueeze(1), where.angles)
         key, value, seen_key, seen_value = remember(x_B1TD, x_BTD.unsqueeze(1), cache, where.used)
-        site = f"{self.name}.attention"
         mixed_B1TD = attend(
-            x_B1TD, seen_key, seen_value, score=self.score, mask=where.mask, bias_BHQK=where.bias_BHQK, look=look, site=site
+            x_B1TD,
+            seen_key,
+            seen_value,
+            score=self.score,
+            mask=where.mask,
+            bias_BHQK=where.bias_BHQK,
+            look=look,
+            site=f"{self.name}.attention",
         )
-        return mixed_B1TD.squeeze(1), key, value
+        return at_site(look, f"{self.name}.residual", mixed_B1TD.squeeze(1)), key, value
 
 
-def remember(key: Tensor, value: Tensor, cache: tuple[Tensor, Tensor] | None, used: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """New keys and values behind the old: (buffers to keep, what can be seen). A buffer that is full doubles; the old state is used up."""
-    if cache is None:
+def remember(
+    key: Tensor, value: Tensor, cache: tuple[Tensor, Tensor], used: int
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """New keys and values behind the old ones: (two buffers to keep, the two filled parts of them).
+
+    A buffer without room is doubled. Without gradients the new keys are written into the old buffer, so the old state is used up.
+    """
+    if not used:
         return key, value, key, value
     kept = []
     for new, buffer in ((key, cache[0]), (value, cache[1])):
         needed = used + new.shape[2]
-        if torch.is_grad_enabled():  # what gradients need must not be written over
+        if torch.is_grad_enabled():  # the backward pass needs the old buffer as it is
             buffer = torch.cat([buffer[:, :, :used], new], 2)
         else:
             if buffer.shape[2] < needed:

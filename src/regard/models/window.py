@@ -1,47 +1,55 @@
 """Fixed-window feed-forward models: the last n words side by side, through a network, to the next word.
 
-    original  x = [w_{i-n+1}; ...; w_i],  y = b + W x + U tanh(d + H x)                                   (Bengio et al. 2003, equation 1)
-    modern    x = A [w_{i-n+1}; ...; w_i; averages of the distant past], then x + FFN(LayerNorm(x)) many times   (Sun and Iyyer 2021)
+    original  x = [w_{i-n+1}; ...; w_i],  y = b + W x + U tanh(d + H x)                               (Bengio et al. 2003, equation 1)
+    modern    x = A [w_{i-n+1}; ...; w_i; averages of the distant past], then x + FFN(LayerNorm(x)) many times (Sun and Iyyer 2021)
 
-Shape legend: B rows, T positions, D width, N = all that is seen, S words remembered.
+Shape legend: B rows, T positions, D width, N = all features of the window, S words remembered.
 """
 
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, final
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from regard.errors import UserError
-from regard.models.contract import LanguageModel, Prediction, State
+from regard.models.contract import LanguageModel, Padded, Prediction, State
 from regard.models.predictions import Readout
-from regard.models.ranges import at_least, share
 from regard.parts.layers import FeedForward, drop
-from regard.parts.look import Look, at_site
+from regard.parts.look import Look, Place, Site, at_site, declare, values_at
 from regard.parts.past import Recent
 from regard.parts.recurrence import pack_left
+from regard.ranges import at_least, share
 
 
 @dataclass(frozen=True)
 class WindowState(State):
-    slot_BS: Tensor  # 1 + the last words, 0 where there is none
+    slot_BS: Tensor  # 1 + each of the last words, 0 where there is none
 
 
 @final
 class Window(LanguageModel):
     family = "window"
-    training_defaults: ClassVar[dict[str, Any] | None] = {"optimiser": "muon", "learning_rate": 0.012}
-    medium: ClassVar[dict[str, Any]] = {"layers": 4, "width": 512, "distant": 4, "dropout": 0.5, "batch": 64, "learning_rate": 0.003}
-    batch_tokens = 1 << 12  # `window` embeddings lie side by side at every position
+    training_defaults: ClassVar[dict[str, Any]] = {"optimiser": "muon", "learning_rate": 0.012}
+    medium: ClassVar[dict[str, Any]] = {
+        "layers": 4,
+        "width": 512,
+        "distant": 4,
+        "dropout": 0.5,
+        "batch": 64,
+        "learning_rate": 0.003,
+    }
+    batch_tokens = 1 << 12  # at every position, `window` embeddings lie side by side
 
     @dataclass(frozen=True, kw_only=True)
     class Config:
         style: Literal["modern", "original"] = "modern"
         """Deep, residual and with a view of the distant past, or one hidden layer and direct connections as first published."""
         window: int = 16
-        """How many of the last words it reads in their order."""
+        """How many of the last words are read in their order."""
         distant: int | None = None
-        """How many averages of the words before those it also reads, each over twice as many as the one before (modern: 3)."""
+        """How many averages of the words before those are also read, each over twice as many words as the one before (modern: 3)."""
         layers: int | None = None
         """Feed-forward layers (modern: 4)."""
         width: int = 128
@@ -51,7 +59,7 @@ class Window(LanguageModel):
 
         def __post_init__(self) -> None:
             if self.style == "original" and (self.distant or self.layers not in (None, 1)):
-                raise UserError("--style original has one hidden layer and sees no distant past; leave out --layers and --distant")
+                raise UserError("`style` original has one hidden layer and no distant past; leave out `layers` and `distant`")
             at_least(1, window=self.window, layers=self.depth, width=self.width)
             at_least(0, distant=self.averages)
             share(dropout=self.dropout)
@@ -76,26 +84,66 @@ class Window(LanguageModel):
         self.embedding = nn.Embedding(vocabulary_size + 2, width)
         nn.init.normal_(self.embedding.weight, std=0.05 if original else 0.02)
         self.read = nn.Linear((config.window + config.averages) * width, width)
-        self.layers = nn.ModuleList() if original else nn.ModuleList(Layer(width, config.dropout) for _ in range(config.depth))
+        depth = 0 if original else config.depth
+        self.layers = nn.ModuleList(Layer(width, config.dropout) for _ in range(depth))
         self.final_norm = nn.Identity() if original else nn.LayerNorm(width)
-        self.readout = Readout(vocabulary_size, (config.window + 1) * width if original else width, tied=not original)
+        readout_width = (config.window + 1) * width if original else width
+        self.readout = Readout(vocabulary_size, readout_width, tied=not original)
 
-    def sites(self) -> dict[str, str]:
-        layers = {f"layer{number}.feed": "(B, T, D)" for number in range(len(self.layers))}
-        return {"embedding": "(B, T, D)", **layers, "features": "(B, T, D)"}
+    def sites(self) -> dict[str, Site]:
+        layers = (values_at(f"layer{number}.feed", adds=True) for number in range(len(self.layers)))
+        return declare(values_at("embedding"), Site("window", "BHTK", "weights"), *layers, values_at("features"))
 
-    def forward(self, tokens_BT: Tensor, state: WindowState | None = None, look: Look | None = None) -> tuple[Prediction, WindowState]:
-        packed = pack_left(tokens_BT, self.padding, self.training)
+    def begin(self, given: int | Tensor, look: Look | None = None) -> WindowState:
+        zeros_B = torch.zeros(int(given), dtype=torch.long, device=self.embedding.weight.device)
+        return WindowState(zeros_B, zeros_B.unsqueeze(1)[:, :0])
+
+    def forward(
+        self, tokens_BT: Tensor, state: WindowState, look: Look | None = None, padded: Padded = "anywhere"
+    ) -> tuple[Prediction, WindowState]:
+        packed = pack_left(tokens_BT, self.padding, padded)
         if look is not None:
-            look.begin(packed.positions(tokens_BT.new_zeros(len(tokens_BT)) if state is None else state.position_B))
+            look.begin(packed.positions(state.position_B))
         embedded_BTD = self.embedding(packed.tokens_BT)
         embedded_BTD = at_site(look, "embedding", embedded_BTD)
-        recent = Recent(packed.tokens_BT, embedded_BTD, None if state is None else state.slot_BS, self.keep, self.embedding)
+        recent = Recent(packed.tokens_BT, embedded_BTD, state.slot_BS, self.keep, self.embedding)
         seen_BTN = torch.cat([recent.in_order(self.config.window), *recent.averages(self.spans)], 2)
+        if look is not None:
+            seen_BTN = self._look_at_window(look, recent, state, seen_BTN)
         x_BTD = self._network(drop(seen_BTN, self.config.dropout, self.training), look)
         x_BTD = packed.restore(at_site(look, "features", x_BTD))
-        position_B = packed.length_B if state is None else state.position_B + packed.length_B
-        return self.readout(x_BTD, self.embedding), WindowState(position_B, recent.slots(packed.length_B))
+        new = WindowState(state.position_B + packed.length_B, recent.slots(packed.length_B))
+        return self.readout(x_BTD, self.embedding), new
+
+    def _look_at_window(self, look: Look, recent: Recent, state: WindowState, seen_BTN: Tensor) -> Tensor:
+        """The network's input, with each word weighed at the site `window`.
+
+        A row has one slot for each word in order and one for each average. The filled slots have the same weight, and a slot's weight is
+        shared by its words. So a row sums to 1 and says how much of the input is of each word.
+        """
+        if not look.watches("window") and not look.changes("window"):
+            return seen_BTN
+        words, length = self.config.window, seen_BTN.shape[1]
+        columns = torch.arange(recent.slot_BK.shape[1], device=seen_BTN.device)
+        lag_TK = torch.arange(length, device=seen_BTN.device).unsqueeze(1) + recent.keep - columns
+        filled_B1K = (recent.slot_BK > 0).unsqueeze(1)
+        near_BTK = (lag_TK >= 0) & (lag_TK < words) & filled_B1K
+        spans = [(lag_TK >= skip) & (lag_TK < skip + many) & filled_B1K for skip, many in self.spans]
+        share_BTK = near_BTK.to(seen_BTN.dtype)
+        for span_BTK in spans:
+            share_BTK = share_BTK + span_BTK / span_BTK.sum(2, keepdim=True).clamp(min=1)
+        slots_BT1 = share_BTK.sum(2, keepdim=True)
+        first = recent.keep - state.slot_BS.shape[1]  # before the beginning there is nothing to look at
+        position_BK = state.position_B.unsqueeze(1) + columns[first:] - recent.keep
+        place = Place(position_BK[:, -length:], position_BK, (share_BTK > 0)[:, :, first:], "weights")
+        weights_B1TK = look.at_weights("window", (share_BTK / slots_BT1)[:, None, :, first:], place)
+        if not look.changes("window"):
+            return seen_BTN
+        share_BTK = F.pad(weights_B1TK.squeeze(1), (first, 0)) * slots_BT1
+        in_order_Tn = columns[recent.keep + 1 - words :].unfold(0, words, 1)
+        scale_BTn = share_BTK.gather(2, in_order_Tn.expand(len(share_BTK), -1, -1))
+        near_BTN = (recent.in_order(words).unflatten(2, (words, -1)) * scale_BTn.unsqueeze(3)).flatten(2)
+        return torch.cat([near_BTN, *((share_BTK * span_BTK) @ recent.embedded_BKD for span_BTK in spans)], 2)
 
     def _network(self, seen_BTN: Tensor, look: Look | None) -> Tensor:
         x_BTD = self.read(seen_BTN)

@@ -3,13 +3,15 @@
     weights = normalise(hide(score(query, key)))        weights_ij = softmax over j of score(q_i, k_j), over the j that i may see
     out = weights @ value                               out_i = sum_j weights_ij v_j
 
-A row that may see nothing gives zeros, in every body.
+A row that may see nothing gives zeros, in every body. There may be fewer heads of keys and values than of queries: each then serves a
+group of neighbouring query heads.
 
-Shape legend: B rows, H heads, Q queries, K keys, D query and key width, E value width.
+Shape legend: B rows, H heads, G heads of keys and values, Q queries, K keys, D query and key width, E value width.
 """
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 
 import torch
@@ -40,13 +42,13 @@ def softmax_base(base: float) -> Normaliser:
 
 
 def beside(other_BHQ1: Tensor) -> Normaliser:
-    """A softmax with one more thing to look at, scored `other`: (B, H, Q, K + 1), the other's weight last."""
+    """A softmax with one more choice, scored `other`: (B, H, Q, K + 1), the weight of that choice last."""
     return lambda scores_BHQK: softmax(torch.cat([scores_BHQK, other_BHQ1], 3))
 
 
 def weigh(
     query_BHQD: Tensor,
-    key_BHKD: Tensor,
+    key_BGKD: Tensor,
     *,
     score: Score,
     mask: Mask,
@@ -56,19 +58,16 @@ def weigh(
     site: str = "attention",
 ) -> Tensor:
     """(B, H, Q, K): how much each query looks at each key. Rows sum to 1, or to 0 where nothing may be seen."""
-    scores_BHQK = _scores(query_BHQD, key_BHKD, score=score, mask=mask, bias_BHQK=bias_BHQK)
     if look is None:
-        return normalise(scores_BHQK)
-    sizes = (query_BHQD.shape[2], key_BHKD.shape[2], query_BHQD.device)
-    place = Place(*mask.positions(*sizes), mask.visible(*sizes))
-    scores_BHQK = look.weights(f"{site}.scores", scores_BHQK, place)
-    return look.weights(site, normalise(scores_BHQK), place)
+        return normalise(_scores(query_BHQD, key_BGKD, score=score, mask=mask, bias_BHQK=bias_BHQK))
+    query_BHQD, key_BGKD = _watched(query_BHQD, key_BGKD, mask, look, site)
+    return _weigh_watched(query_BHQD, key_BGKD, score, mask, normalise, bias_BHQK, look, site)
 
 
 def attend(
     query_BHQD: Tensor,
-    key_BHKD: Tensor,
-    value_BHKE: Tensor,
+    key_BGKD: Tensor,
+    value_BGKE: Tensor,
     *,
     score: Score,
     mask: Mask,
@@ -77,21 +76,72 @@ def attend(
     site: str = "attention",
 ) -> Tensor:
     """(B, H, Q, E): weigh, then mix; fused where it can be. A watched site stays fused, an edited one becomes explicit."""
-    changed = look is not None and (look.changes(site) or look.changes(f"{site}.scores"))
-    if changed or not can_fuse(score):
-        return (
-            weigh(query_BHQD, key_BHKD, score=score, mask=mask, bias_BHQK=bias_BHQK, look=look, site=site).to(value_BHKE.dtype) @ value_BHKE
-        )
     if look is not None:
-        for name, wanted in ((site, weigh), (f"{site}.scores", _scores)):
-            look.watch(name, partial(_of_rows, wanted, query_BHQD, key_BHKD, score, mask, bias_BHQK))
-    return _fused(query_BHQD, key_BHKD, value_BHKE, score, mask, bias_BHQK)
+        query_BHQD, key_BGKD = _watched(query_BHQD, key_BGKD, mask, look, site)
+        value_BGKE = at_value(value_BGKE, mask, look, site)
+        if look.changes(site) or look.changes(f"{site}.scores"):
+            weights_BHQK = _weigh_watched(query_BHQD, key_BGKD, score, mask, softmax, bias_BHQK, look, site)
+            return mix(weights_BHQK, value_BGKE)
+    if not can_fuse(score):
+        weights_BHQK = softmax(_scores(query_BHQD, key_BGKD, score=score, mask=mask, bias_BHQK=bias_BHQK))
+        if look is not None:  # the weights are there already
+            look.watch(site, lambda rows=None: weights_BHQK if rows is None else weights_BHQK[:, :, rows])
+            look.watch(f"{site}.scores", partial(_of_rows, _scores, query_BHQD, key_BGKD, score, mask, bias_BHQK))
+        return mix(weights_BHQK, value_BGKE)
+    if look is not None:
+        for name, wanted in ((site, _softmax_of_scores), (f"{site}.scores", _scores)):
+            look.watch(name, partial(_of_rows, wanted, query_BHQD, key_BGKD, score, mask, bias_BHQK))
+    return _fused(query_BHQD, key_BGKD, value_BGKE, score, mask, bias_BHQK)
+
+
+def mix(weights_BHQK: Tensor, value_BGKE: Tensor) -> Tensor:
+    """(B, H, Q, E): the average of the values by the weights."""
+    return weights_BHQK.to(value_BGKE.dtype) @ _for_heads(value_BGKE, weights_BHQK.shape[1])
+
+
+def at_value(value_BGKE: Tensor, mask: Mask, look: Look | None, site: str) -> Tensor:
+    """The values of an attention at their site. They stand where the keys stand."""
+    if look is None:
+        return value_BGKE
+    positions = mask.positions(1, value_BGKE.shape[2], value_BGKE.device)
+    return look.at(f"{site}.value", value_BGKE, _rows_of(positions[1], value_BGKE))
+
+
+def _watched(query: Tensor, key: Tensor, mask: Mask, look: Look, site: str) -> tuple[Tensor, Tensor]:
+    """Queries and keys at their sites."""
+    query_BQ, key_BK = mask.positions(query.shape[2], key.shape[2], query.device)
+    return look.at(f"{site}.query", query, _rows_of(query_BQ, query)), look.at(f"{site}.key", key, _rows_of(key_BK, key))
+
+
+def _rows_of(position_BK: Tensor, tensor: Tensor) -> Tensor:
+    return position_BK.expand(len(tensor), -1)
+
+
+def _weigh_watched(
+    query: Tensor, key: Tensor, score: Score, mask: Mask, normalise: Normaliser, bias: Tensor | None, look: Look, site: str
+) -> Tensor:
+    """Scores and weights at their sites, queries and keys having passed theirs."""
+    sizes = (query.shape[2], key.shape[2], query.device)
+    place = Place(*mask.positions(*sizes), mask.visible(*sizes), "scores")
+    scores = look.at_weights(f"{site}.scores", _scores(query, key, score=score, mask=mask, bias_BHQK=bias), place)
+    return look.at_weights(site, normalise(scores), replace(place, holds="weights"))
 
 
 def _scores(query: Tensor, key: Tensor, *, score: Score, mask: Mask, bias_BHQK: Tensor | None) -> Tensor:
-    """What the softmax is taken of; -inf where nothing may be seen."""
-    scores = score(query, key) if bias_BHQK is None else score(query, key) + bias_BHQK
+    """The numbers that the softmax is taken of; -inf where nothing may be seen."""
+    scores = score(query, _for_heads(key, query.shape[1]))
+    scores = scores if bias_BHQK is None else scores + bias_BHQK
     return scores.masked_fill(~mask.visible(query.shape[2], key.shape[2], query.device).unsqueeze(1), -torch.inf)
+
+
+def _softmax_of_scores(query: Tensor, key: Tensor, *, score: Score, mask: Mask, bias_BHQK: Tensor | None) -> Tensor:
+    return softmax(_scores(query, key, score=score, mask=mask, bias_BHQK=bias_BHQK))
+
+
+def _for_heads(shared_BGKD: Tensor, heads: int) -> Tensor:
+    """(B, H, K, D): keys or values, repeated for each query head of their group."""
+    groups = shared_BGKD.shape[1]
+    return shared_BGKD if groups in (1, heads) else shared_BGKD.repeat_interleave(heads // groups, 1)
 
 
 def can_fuse(score: Score) -> bool:
@@ -99,9 +149,15 @@ def can_fuse(score: Score) -> bool:
 
 
 def _of_rows(
-    wanted: Callable[..., Tensor], query: Tensor, key: Tensor, score: Score, mask: Mask, bias: Tensor | None, rows: Tensor | None = None
+    wanted: Callable[..., Tensor],
+    query: Tensor,
+    key: Tensor,
+    score: Score,
+    mask: Mask,
+    bias: Tensor | None,
+    rows: Tensor | None = None,
 ) -> Tensor:
-    """What is wanted of some query rows, or of all."""
+    """Weights or scores of some query rows, or of all."""
     if rows is not None:
         queries, keys = mask.positions(query.shape[2], key.shape[2], key.device)
         query, mask = query[:, :, rows], mask.over(queries[:, rows], keys)
@@ -111,7 +167,7 @@ def _of_rows(
 
 def _fused(query: Tensor, key: Tensor, value: Tensor, score: Score, mask: Mask, bias: Tensor | None) -> Tensor:
     if query.device.type == "cpu" and torch.is_autocast_enabled("cpu"):
-        # bf16 kernels are slow there in the backward pass: fp32, whatever the layers around run in
+        # on a CPU the backward pass of bf16 kernels is slow: attention runs in fp32, whatever the layers around it run in
         dtype = value.dtype
         wide = torch.promote_types(torch.float32, query.dtype)
         with torch.autocast("cpu", enabled=False):
@@ -125,6 +181,9 @@ def _library(query: Tensor, key: Tensor, value: Tensor, score: Score, mask: Mask
     visible = None
     if not causal and mask.rules:
         visible = mask.visible(query.shape[2], key.shape[2], query.device).unsqueeze(1)
-    if bias is not None:  # the kernel takes one mask: the bias, with what is hidden at -inf
+    if bias is not None:  # the kernel takes one mask: the bias, with -inf where nothing may be seen
         visible = bias.to(query.dtype) if visible is None else torch.where(visible, bias.to(query.dtype), -torch.inf)
-    return F.scaled_dot_product_attention(query, key, value, attn_mask=visible, is_causal=causal, scale=scale)
+    grouped = key.shape[1] != query.shape[1]
+    return F.scaled_dot_product_attention(
+        query, key, value, attn_mask=visible, is_causal=causal, scale=scale, enable_gqa=grouped
+    )

@@ -1,4 +1,4 @@
-"""The library's recurrent kernels behind one form, with states as batch-first values and padding anywhere in a row.
+"""PyTorch's recurrent kernels behind one form: states are batch-first values, and padding may stand anywhere in a row.
 
     rnn   h_i = tanh(W x_i + V h_{i-1})
     lstm  c_i = f * c_{i-1} + i * g,  h_i = o * tanh(c_i)            gates i, f, g, o
@@ -17,14 +17,21 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from regard.parts.layers import drop_alike
-from regard.parts.look import Look
+from regard.parts.look import Look, Site, at_site, declare, values_at
 
 CellName = Literal["rnn", "lstm", "gru"]
+GATES: dict[str, tuple[str, ...]] = {
+    "rnn": (),
+    "lstm": ("input", "forget", "candidate", "output"),
+    "gru": ("reset", "update", "candidate"),
+}
 
 
 def begin_embedding(table: nn.Embedding) -> None:
-    """Words large enough to move the gates from the first step on: with uniform +-0.1, as is often done, narrow models hardly begin to
-    learn (docs/benchmarks.md)."""
+    """Start with word vectors that are large enough to move the gates from the first step on.
+
+    With the usual uniform +-0.1, narrow models hardly begin to learn (docs/benchmarks.md).
+    """
     nn.init.normal_(table.weight, std=2.5 / math.sqrt(table.embedding_dim))
 
 
@@ -34,26 +41,26 @@ class Packed:
 
     tokens_BT: Tensor
     length_B: Tensor
-    place_BT: Tensor | None  # where each position of the original went (padding: the real token before it); None: nothing moved
+    place_BT: Tensor | None  # the packed position of each original position (for padding: of the real token before it); None: nothing moved
 
     @property
     def real_BT(self) -> Tensor:
         return torch.arange(self.tokens_BT.shape[1], device=self.length_B.device) < self.length_B.unsqueeze(1)
 
     def positions(self, before_B: Tensor) -> Tensor:
-        """(B, T): where each stands, after so many tokens before."""
+        """(B, T): the position of each packed token, after `before_B` earlier tokens."""
         return before_B.unsqueeze(1) + torch.arange(self.tokens_BT.shape[1], device=before_B.device)
 
     def restore(self, values_BTD: Tensor) -> Tensor:
-        """Values of the packed positions, back at the original ones."""
+        """Values of the packed positions, back at the original positions."""
         if self.place_BT is None:
             return values_BTD
         return values_BTD.gather(1, self.place_BT.unsqueeze(2).expand(-1, -1, values_BTD.shape[2]))
 
 
-def pack_left(tokens_BT: Tensor, padding: int, training: bool) -> Packed:
-    """In training rows are padded on the right only and padded rows are never continued, so nothing has to move."""
-    if training:
+def pack_left(tokens_BT: Tensor, padding: int, padded: str) -> Packed:
+    """Move the padding of each row to its end. With `padded="right"` it stands there already, and the length does not matter."""
+    if padded == "right":
         return Packed(tokens_BT, torch.full_like(tokens_BT[:, 0], tokens_BT.shape[1]), None)
     real_BT = tokens_BT != padding
     length_B = real_BT.sum(1)
@@ -66,10 +73,11 @@ def pack_left(tokens_BT: Tensor, padding: int, training: bool) -> Packed:
 
 @final
 class Recurrence(nn.Module):
-    """Layers of the library's kernel with one dropout mask a row between them, the same at every step (Gal & Ghahramani 2016);
-    `weight_dropout` leaves out weights from state to state instead (Merity et al. 2018), so the kernel stays as fast as it is.
+    """Layers of PyTorch's kernel.
 
-    Gates and cells are worked out on the side where they are watched; only where they are changed a layer goes step by step.
+    Between layers, one dropout mask a row is the same at every step (Gal & Ghahramani 2016). `weight_dropout` leaves out weights from state
+    to state (Merity et al. 2018); the kernel keeps its speed. Watched gates and cells are worked out from the kernel's output. A layer
+    whose gates or cells are changed runs step by step.
     """
 
     def __init__(self, cell: CellName, layers: int, width: int, dropout: float, weight_dropout: float):
@@ -81,9 +89,11 @@ class Recurrence(nn.Module):
         self.dropout = dropout
         self.weight_dropout = weight_dropout
 
-    def sites(self) -> dict[str, str]:
-        shapes = {"rnn": {}, "gru": {"gates": "(B, 3, T, D)"}, "lstm": {"gates": "(B, 4, T, D)", "cell": "(B, T, D)"}}[self.cell]
-        return {f"layer{layer}.{part}": shape for layer in range(len(self.kernels)) for part, shape in shapes.items()}
+    def sites(self) -> dict[str, Site]:
+        """Of each layer: its hidden states, its gates in the order of GATES, and the cell of an LSTM."""
+        parts = {"rnn": {}, "gru": {"gates": "BGTD"}, "lstm": {"gates": "BGTD", "cell": "BTD"}}[self.cell] | {"hidden": "BTD"}
+        layers = range(len(self.kernels))
+        return declare(*(values_at(f"layer{layer}.{part}", axes) for layer in layers for part, axes in parts.items()))
 
     def begin(self, rows: int) -> tuple[Tensor, Tensor | None]:
         """The states before anything was read: zeros."""
@@ -108,10 +118,11 @@ class Recurrence(nn.Module):
                     out_BTD, *end = self._step_by_step(kernel, x_BTD, begin, packed.length_B, look, site)
                 elif self.cell != "rnn":
                     self._watch(kernel, x_BTD, out_BTD, begin, look, site)
-            x_BTD = out_BTD
+            x_BTD = at_site(look, f"layer{layer}.hidden", out_BTD)
             ends.append(end)
         read_B = (packed.length_B > 0).view(-1, 1, 1)
-        after = [torch.where(read_B, torch.stack(end, 1), start) for end, start in zip(zip(*ends, strict=True), before, strict=True)]
+        stacked = (torch.stack(end, 1) for end in zip(*ends, strict=True))
+        after = [torch.where(read_B, end, start) for end, start in zip(stacked, before, strict=True)]
         return x_BTD, after[0], after[1] if cell_BLD is not None else None
 
     def _layer(self, kernel: nn.RNNBase, x_BTD: Tensor, begin: list[Tensor], packed: Packed) -> tuple[Tensor, ...]:
@@ -122,10 +133,11 @@ class Recurrence(nn.Module):
             w_ih, w_hh, *biases = kernel.all_weights[0]
             weights = [w_ih, F.dropout(w_hh, self.weight_dropout), *biases]
             flat = torch.cat([weight.flatten() for weight in weights]).split([weight.numel() for weight in weights])
-            weights = [part.view_as(weight) for part, weight in zip(flat, weights, strict=True)]  # in one piece, as cuDNN wants them
+            # one block of memory, as cuDNN wants it
+            weights = [part.view_as(weight) for part, weight in zip(flat, weights, strict=True)]
             body: Any = {"rnn": torch.rnn_tanh, "lstm": torch.lstm, "gru": torch.gru}[self.cell]
             out_BTD, *end = body(x_BTD, state, weights, True, 1, 0.0, True, False, True)
-        elif packed.place_BT is not None:  # packing costs time and a row needs one token at least; what an empty row gives is thrown away
+        elif packed.place_BT is not None:  # packing costs time, and a row needs one token at least: an empty row's output is not used
             rows = pack_padded_sequence(x_BTD, packed.length_B.clamp(min=1).cpu(), batch_first=True, enforce_sorted=False)
             out, end = kernel(rows, state)
             out_BTD, _ = pad_packed_sequence(out, batch_first=True, total_length=x_BTD.shape[1])
@@ -134,33 +146,33 @@ class Recurrence(nn.Module):
         return out_BTD, *(state_1BD.squeeze(0) for state_1BD in ([end] if isinstance(end, Tensor) else end))
 
     def _watch(self, kernel: nn.RNNBase, x_BTD: Tensor, out_BTD: Tensor, begin: list[Tensor], look: Look, site: str) -> None:
-        """From what the kernel gave, all positions at once: each gate depends on the input and the state before it alone."""
+        """Gates at all positions at once from the kernel's output: a gate depends on the input and the state before it alone."""
         if not look.watches(f"{site}.gates") and not look.watches(f"{site}.cell"):
             return
         gates = gates_of(self.cell, kernel, x_BTD, torch.cat([begin[0].unsqueeze(1), out_BTD[:, :-1]], 1))
-        look.value(f"{site}.gates", torch.stack(gates, 1))
+        look.at(f"{site}.gates", torch.stack(gates, 1))
         if self.cell == "lstm":
             enter, keep, new, _ = gates
             cell_BD, cells = begin[1], []
             for i_BD, f_BD, g_BD in zip(enter.unbind(1), keep.unbind(1), new.unbind(1), strict=True):
                 cell_BD = f_BD * cell_BD + i_BD * g_BD
                 cells.append(cell_BD)
-            look.value(f"{site}.cell", torch.stack(cells, 1))
+            look.at(f"{site}.cell", torch.stack(cells, 1))
 
     def _step_by_step(
         self, kernel: nn.RNNBase, x_BTD: Tensor, begin: list[Tensor], length_B: Tensor, look: Look, site: str
     ) -> tuple[Tensor, ...]:
-        """The specification of the kernel, with its gates and cells changed on the way: what comes later follows from it."""
+        """The specification of the kernel, with changed gates and cells: later steps follow from the changed ones."""
         states, gates, steps = list(begin), list[Tensor](), list[list[Tensor]]()
         for place in range(x_BTD.shape[1]):
             gates.append(torch.stack(gates_of(self.cell, kernel, x_BTD[:, place], states[0]), 1))
-            gates_BGTD = look.value(f"{site}.gates", torch.stack(gates, 2))
+            gates_BGTD = look.at(f"{site}.gates", torch.stack(gates, 2))
             parts = gates_BGTD[:, :, -1].unbind(1)
             if self.cell == "gru":
                 new = [(1 - parts[1]) * parts[2] + parts[1] * states[0]]
             else:
                 cell_BD = parts[1] * states[1] + parts[0] * parts[2]
-                cells_BTD = look.value(f"{site}.cell", torch.stack([*(step[1] for step in steps), cell_BD], 1))
+                cells_BTD = look.at(f"{site}.cell", torch.stack([*(step[1] for step in steps), cell_BD], 1))
                 new = [parts[3] * torch.tanh(cells_BTD[:, -1]), cells_BTD[:, -1]]
             read_B1 = (place < length_B).unsqueeze(1)
             states = [torch.where(read_B1, after, before) for after, before in zip(new, states, strict=True)]
@@ -169,7 +181,7 @@ class Recurrence(nn.Module):
 
 
 def gates_of(cell: CellName, kernel: nn.RNNBase, x: Tensor, hidden: Tensor) -> tuple[Tensor, ...]:
-    """The gates from an input and the state before it, as the kernel works them out (torch.nn.LSTM, torch.nn.GRU)."""
+    """The gates from an input and the state before it, as in torch.nn.LSTM and torch.nn.GRU."""
     w_ih, w_hh, b_ih, b_hh = kernel.all_weights[0]
     from_input, from_state = F.linear(x, w_ih, b_ih), F.linear(hidden, w_hh, b_hh)
     if cell == "lstm":

@@ -1,4 +1,4 @@
-"""How well a model predicts a text: every token predicted once, in nats, with the protocol beside the figure (docs/measuring.md).
+"""How well a model predicts a text: every token is predicted once, in nats, with the protocol beside the figure (docs/measuring.md).
 
 Shape legend: B rows, T positions, N tokens of the text.
 """
@@ -6,20 +6,19 @@ Shape legend: B rows, T positions, N tokens of the text.
 import math
 import time
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from regard.errors import UserError
-from regard.models.cache import CacheState, NeuralCache
-from regard.models.contract import LanguageModel, State
-from regard.models.mixing import Interpolation
-from regard.models.translation import Translator
-from regard.tokens.batches import batches, overlapping, read_rows, whole_documents
+from regard.models.contract import LanguageModel
+from regard.tokens.batches import Batch, overlapping, whole_documents, window_batches
 from regard.tokens.contract import Encoded, Tokenizer
-from regard.tokens.pairs import EncodedPairs, gather, in_order_of_length, source_rows
+from regard.tokens.pairs import EncodedPairs, pair_batches
+
+Examples = Encoded | EncodedPairs
 
 
 @dataclass(frozen=True)
@@ -35,7 +34,7 @@ class Protocol:
 
 @dataclass(frozen=True)
 class Measure:
-    loss: float | None  # nats a predicted token; None where a token has no probability at all
+    loss: float | None  # nats for each predicted token; None if a token has probability zero
     perplexity: float | None
     bits_per_byte: float | None
     tokens: int
@@ -49,51 +48,61 @@ class Measure:
         return asdict(self)
 
 
-def scores(model: LanguageModel, text: Encoded, stride: int | None = None) -> Iterator[tuple[Tensor, Tensor]]:
-    """(places, nll) of the text's tokens, batch by batch; every token comes once."""
-    context = model.context
-    if stride is not None and (context is None or not 1 <= stride <= context):
-        raise UserError("--stride is for models with a bounded context, and lies between 1 and that context")
-    cached = isinstance(model, NeuralCache)
-    if stride is not None and cached:
-        raise UserError("a cache goes on from window to window, so they do not overlap: leave --stride out")
-    windows = whole_documents(text) if context is None or cached else overlapping(text, context, stride or context)
-    for batch in batches(windows, model.batch_tokens):
-        state: State | None = None
-        for rows in read_rows(text, batch, model.start, model.padding, context or model.row_tokens):
+def token_losses(model: LanguageModel, examples: Examples, stride: int | None = None) -> Tensor:
+    """(N): -log P of every token of a text, or of the target side of sentence pairs, in its order."""
+    check_stride(model, stride)
+    members = model.members()
+    total_N = None
+    for member in members:  # each in its own context: a model without a bound is not cut to the windows of another
+        nll_N = torch.empty(len(_targets(examples)), dtype=torch.float64)
+        for places, nll in scores(member.model, examples, stride if member.model.context else None):
+            nll_N[places] = nll.double()
+        if len(members) > 1:
+            nll_N -= math.log(member.weight) if member.weight > 0 else -math.inf
+        total_N = nll_N if total_N is None else -torch.logaddexp(-total_N, -nll_N)
+    assert total_N is not None
+    return total_N
+
+
+def scores(model: LanguageModel, examples: Examples, stride: int | None = None) -> Iterator[tuple[Tensor, Tensor]]:
+    """(places, nll) of the tokens, batch by batch; every token comes once."""
+    for batch in _batches(model, examples, stride):
+        with torch.inference_mode():
+            given = batch.given if isinstance(batch.given, int) else batch.given.to(model.device)
+            state = model.begin(given)
+        for rows in batch.segments:
             with torch.inference_mode():
                 prediction, state = model(rows.tokens_BT.to(model.device), state)
                 nll_BT = prediction.nll(rows.targets_BT.to(model.device)).cpu()
             scored_BT = rows.places_BT >= 0
             yield rows.places_BT[scored_BT], nll_BT[scored_BT]
-            if context is not None and isinstance(state, CacheState):
-                state = replace(state, inner=None)  # the model begins a new window, the cache goes on
+            if model.context is not None:
+                state = state.next_window()
 
 
-def pair_losses(model: Translator, pairs: EncodedPairs) -> Tensor:
-    """(N): -log P of every target token, ends included, given its source."""
-    nll_N = torch.empty(len(pairs.target), dtype=torch.float64)
-    for places_B in in_order_of_length(pairs, model.batch_tokens // 4):
-        source_BS = source_rows(pairs.source, places_B, model.source_padding).to(model.device)
-        targets_BT, place_BT = gather(pairs.target, places_B, -1)
-        read_BT = torch.cat([torch.full_like(targets_BT[:, :1], model.start), targets_BT[:, :-1]], 1)
-        read_BT = torch.where(place_BT >= 0, read_BT, model.padding)
-        with torch.inference_mode():
-            prediction, _ = model(read_BT.to(model.device), model.read(source_BS))
-            nll_BT = prediction.nll(targets_BT.to(model.device)).cpu().double()
-        nll_N[place_BT[place_BT >= 0]] = nll_BT[place_BT >= 0]
-    return nll_N
+def _batches(model: LanguageModel, examples: Examples, stride: int | None) -> Iterator[Batch]:
+    start, padding, context = model.start, model.padding, model.context
+    if isinstance(examples, EncodedPairs):
+        assert model.given is not None
+        budget = model.batch_tokens // 4  # both sides are read
+        return pair_batches(examples, start=start, padding=padding, source_padding=model.given.padding, budget=budget)
+    # what is remembered from one window to the next needs a document's windows in their order
+    windows = whole_documents(examples) if model.carries else overlapping(examples, context or 1, stride or context or 1)
+    segment = context or model.row_tokens
+    return window_batches(examples, windows, start=start, padding=padding, segment=segment, budget=model.batch_tokens)
 
 
-def token_losses(model: LanguageModel, text: Encoded, stride: int | None = None) -> Tensor:
-    """(N): -log P of every token of the text, in its order."""
-    if isinstance(model, Interpolation):  # each with a context of its own: what needs none is not cut to the other's
-        parts = [token_losses(part, text, stride if part.context or not model.context else None) for part in (model.first, model.second)]
-        return -model.mixed(-parts[0], -parts[1])
-    nll_N = torch.empty(len(text), dtype=torch.float64)
-    for places, nll in scores(model, text, stride):
-        nll_N[places] = nll.double()
-    return nll_N
+def _targets(examples: Examples) -> Encoded:
+    return examples.target if isinstance(examples, EncodedPairs) else examples
+
+
+def check_stride(model: LanguageModel, stride: int | None) -> None:
+    if stride is None:
+        return
+    if model.context is None or not 1 <= stride <= model.context:
+        raise UserError("`stride` is for models with a bounded context, and lies between 1 and that context")
+    if any(member.model.carries and member.model.context for member in model.members()):
+        raise UserError("a cache goes on from window to window, so windows do not overlap: leave `stride` out")
 
 
 def measure(model: LanguageModel, tokenizer: Tokenizer, texts: list[str], stride: int | None = None) -> Measure:
@@ -114,10 +123,13 @@ def best_weight(first_N: Tensor, second_N: Tensor, rounds: int = 100) -> float:
     return weight
 
 
-def summarise(model: LanguageModel, tokenizer: Tokenizer, text: Encoded, nll_N: Tensor, began: float, stride: int | None = None) -> Measure:
+def summarise(
+    model: LanguageModel, tokenizer: Tokenizer, text: Encoded, nll_N: Tensor, began: float, stride: int | None = None
+) -> Measure:
     total = float(nll_N.sum())
     finite = math.isfinite(total)
     loss = total / len(text)
+    stride = (stride or model.context) if model.context else None
     return Measure(
         loss=loss if finite else None,
         perplexity=math.exp(loss) if finite and loss < 700 else None,
@@ -127,7 +139,5 @@ def summarise(model: LanguageModel, tokenizer: Tokenizer, text: Encoded, nll_N: 
         unknown_tokens=text.unknown,
         zero_tokens=int(nll_N.isinf().sum()),
         tokens_per_second=len(text) / (time.perf_counter() - began),
-        protocol=Protocol(
-            tokenizer.kind, tokenizer.document, model.context, (stride or model.context) if model.context else None, model.cache
-        ),
+        protocol=Protocol(tokenizer.kind, tokenizer.document, model.context, stride, model.cache()),
     )

@@ -1,1 +1,1 @@
-"""Training, measuring and keeping models: the verbs of the package, as Python functions."""
+"""A run is a model with its tokenizers and its history. `run` is the value; `formats` reads and writes it."""

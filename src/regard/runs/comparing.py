@@ -10,23 +10,23 @@ from pathlib import Path
 from typing import Any, get_args
 
 from regard.errors import Busy, Interrupted, UserError
+from regard.machine.device import to_best_device
 from regard.machine.disk import only_writer, write_json
 from regard.machine.threads import WaitingTime
 from regard.models import FAMILIES, family_class
 from regard.models.translation import Translator
+from regard.probabilities.ladder import Column, Ladder, ladders
 from regard.probabilities.measures import summarise, token_losses
-from regard.runs.descent import METRICS, TIMING
+from regard.probabilities.ranking import Result, notes, ranked_rows
 from regard.runs.folder import CONFIG, TRAINING, check_free, file_hash, load
-from regard.runs.ladder import Column, Ladder, ladders
-from regard.runs.machine import to_best_device
-from regard.runs.optimisers import TrainingOptions
-from regard.runs.options import with_defaults
-from regard.runs.ranking import Result, notes, ranked_rows
 from regard.runs.training import Trained, train
 from regard.text.builtin import topics
 from regard.text.documents import Document
 from regard.text.files import hold_out_files, read
 from regard.tokens.choose import Kind
+from regard.training.loop import METRICS, TIMING
+from regard.training.optimisers import TrainingOptions
+from regard.training.options import with_defaults
 
 PLAN, RESULTS = "plan.json", "results.json"
 TOO_BUSY = 0.25  # of a second waited in each second: a quarter of a core was missing

@@ -15,8 +15,8 @@ from regard.errors import UserError
 from regard.models import FAMILIES, family_class
 from regard.models.contract import LanguageModel
 from regard.parts.look import Look
-from regard.runs.optimisers import TrainingOptions, make_optimisers, rate
 from regard.text.puzzles import PUZZLES, Puzzle, Questions
+from regard.training.optimisers import TrainingOptions, make_optimisers, rate
 
 TESTED = 200  # questions at each length
 SMALL: dict[str, dict[str, Any]] = {

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from regard.errors import UserError
-from regard.runs.descent import Listener
 from regard.runs.training import Trained, train
+from regard.training.loop import Listener
 
 
 @dataclass(frozen=True, kw_only=True)

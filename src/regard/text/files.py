@@ -64,9 +64,9 @@ def decode(data: bytes, name: str) -> str:
         ) from None
 
 
-def hold_out_files(sources: Sequence[Source]) -> tuple[list[Source], list[Source]]:
+def hold_out_files(sources: Sequence[Source], share: float = 0.1) -> tuple[list[Source], list[Source]]:
     """The last tenth of all text: the last files, and the end of the one with the cut. Files stay apart."""
-    first, _ = hold_out("".join(source.text for source in sources))
+    first, _ = hold_out("".join(source.text for source in sources), share)
     kept, rest, left = list[Source](), list[Source](), len(first)
     for source in sources:
         before, behind = source.text[:left], source.text[left:]

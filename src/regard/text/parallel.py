@@ -89,6 +89,17 @@ def read(files: Sequence[str]) -> Parallel:
     return built_in() if not files else read_table(files[0]) if len(files) == 1 else read_files(*files)
 
 
+def read_pairs(source: str | None, target: str | None, table: str | None) -> Parallel | None:
+    """Parallel text from two files or a table; None if no file is named."""
+    if table is not None:
+        if source is not None or target is not None:
+            raise UserError("give `pairs`, or `source` and `target`, not both")
+        return read_table(table)
+    if (source is None) != (target is None):
+        raise UserError("`source` and `target` go together: a file of sentences and one of their translations")
+    return None if source is None or target is None else read_files(source, target)
+
+
 def built_in() -> Parallel:
     pairs = english_spanish()
     return Parallel((), [pair.source for pair in pairs], [pair.target for pair in pairs], [pair.alignment for pair in pairs])

@@ -1,4 +1,4 @@
-"""Rows of tokens and their targets, made from encoded documents.
+"""Rows of tokens and their targets, made from encoded documents, for measuring.
 
 Shape legend: B rows, T positions, W windows, D documents, N tokens of all documents.
 """
@@ -22,13 +22,29 @@ class Rows:
 
 
 @dataclass(frozen=True)
+class Batch:
+    """Rows that begin together. They are read a segment at a time, with the state carried from one segment to the next."""
+
+    given: int | Tensor  # the number of rows, or what the rows begin with
+    segments: Iterator[Rows]
+
+
+def shift_right(targets_BT: Tensor, start: int) -> Tensor:
+    """What is read when each target is predicted: the start mark, then all targets but the last."""
+    return torch.cat([torch.full_like(targets_BT[:, :1], start), targets_BT[:, :-1]], 1)
+
+
+@dataclass(frozen=True)
 class Windows:
-    """Stretches of documents to be read: tokens `first_W` up to `last_W` (exclusive), of which those from `scored_W` on are targets."""
+    """Stretches of documents: tokens `first_W` up to `last_W` (exclusive) are read, and those from `scored_W` on are targets."""
 
     first_W: Tensor
     last_W: Tensor
     scored_W: Tensor
     document_W: Tensor  # where the window's document begins
+
+    def pick(self, rows: Tensor) -> "Windows":
+        return Windows(self.first_W[rows], self.last_W[rows], self.scored_W[rows], self.document_W[rows])
 
 
 def whole_documents(text: Encoded) -> Windows:
@@ -37,7 +53,7 @@ def whole_documents(text: Encoded) -> Windows:
 
 
 def overlapping(text: Encoded, context: int, stride: int) -> Windows:
-    """Windows of `context` tokens, each `stride` further on; every token is a target once, in the first window that reaches it."""
+    """Windows of `context` tokens, each `stride` further on. Every token is a target once, in the first window that reaches it."""
     starts_D, lengths_D = text.starts_D, text.ends_D - text.starts_D
     many_D = 1 + torch.ceil((lengths_D - context).clamp(min=0) / stride).long()
     document_W = starts_D.repeat_interleave(many_D)
@@ -48,26 +64,27 @@ def overlapping(text: Encoded, context: int, stride: int) -> Windows:
     return Windows(first_W, torch.minimum(first_W + context, end_W), scored_W, document_W)
 
 
-def batches(windows: Windows, budget: int) -> Iterator[Windows]:
-    """Windows of like length together, about `budget` tokens a batch."""
+def window_batches(
+    text: Encoded, windows: Windows, *, start: int, padding: int, segment: int, budget: int
+) -> Iterator[Batch]:
+    """Windows of similar length together, about `budget` tokens a batch, read `segment` positions at a time."""
     length_W = windows.last_W - windows.first_W
     order_W = length_W.argsort(descending=True, stable=True)
-    start = 0
-    while start < len(order_W):
-        stop = start + max(1, budget // int(length_W[order_W[start]]))
-        rows = order_W[start:stop]
-        yield Windows(windows.first_W[rows], windows.last_W[rows], windows.scored_W[rows], windows.document_W[rows])
-        start = stop
+    first = 0
+    while first < len(order_W):
+        rows = order_W[first : first + max(1, budget // int(length_W[order_W[first]]))]
+        yield Batch(len(rows), _segments(text, windows.pick(rows), start, padding, segment))
+        first += len(rows)
 
 
-def read_rows(text: Encoded, windows: Windows, start: int, padding: int, segment: int) -> Iterator[Rows]:
-    """A batch of windows, `segment` positions at a time, padded on the right where a window is shorter."""
+def _segments(text: Encoded, windows: Windows, start: int, padding: int, segment: int) -> Iterator[Rows]:
+    """A batch of windows, padded on the right where a window is shorter than the longest."""
     longest = int((windows.last_W - windows.first_W).max())
     for offset in range(0, longest, segment):
         place_BT = windows.first_W.unsqueeze(1) + torch.arange(offset, min(offset + segment, longest))
         real_BT = place_BT < windows.last_W.unsqueeze(1)
         place_BT = place_BT.clamp(max=len(text) - 1)
-        # what is read is the token before the target; before the first of a document stands the start mark
+        # the token before the target is read; before the first token of a document stands the start mark
         read_BT = torch.where(place_BT == windows.document_W.unsqueeze(1), start, text.ids_N[place_BT - 1].long())
         scored_BT = real_BT & (place_BT >= windows.scored_W.unsqueeze(1))
         yield Rows(

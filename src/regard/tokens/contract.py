@@ -31,6 +31,10 @@ class Encoded:
     def starts_D(self) -> Tensor:
         return torch.cat([self.ends_D.new_zeros(1), self.ends_D[:-1]])
 
+    @property
+    def lengths_D(self) -> Tensor:
+        return self.ends_D - self.starts_D
+
     def __len__(self) -> int:
         return len(self.ids_N)
 

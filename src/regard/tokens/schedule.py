@@ -58,10 +58,6 @@ class Schedule(ABC):
     def places(self, epoch: int, step: int) -> tuple[Tensor, Tensor]:
         """(place_BT, fresh_B): targets, and which rows begin anew."""
 
-    def sources(self, epoch: int, step: int) -> Tensor | None:
-        """(B, S): the sentences that are translated, where that is what is learned."""
-        return None
-
 
 @final
 class WindowSchedule(Schedule):

@@ -1,0 +1,63 @@
+"""Edits as JSON: they can be kept, sent, and made again to the bit."""
+
+import dataclasses
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from regard.boundary import build, check_depth
+from regard.errors import UserError
+from regard.parts.edits import EDITS, Edit
+
+
+def edits_to_json(edits: Sequence[Edit], fingerprint: str | None) -> dict[str, Any]:
+    """Fields with their defaults are left out. `run` is the hash of the weights that the edits were made for."""
+    written = []
+    for edit in edits:
+        fields = {name: value for name, value in dataclasses.asdict(edit).items() if value not in (None, "")}
+        written.append({"site": fields.pop("site"), "do": edit.name(), **fields})
+    return {"run": fingerprint, "edits": written}
+
+
+def read_edits(source: str | Path, fingerprint: str | None) -> list[Edit]:
+    """Edits from a file, or from JSON itself if the text begins with { or [."""
+    text = str(source)
+    if not text.strip():
+        raise UserError("`edit` is empty; give a JSON file of edits, or the JSON itself")
+    name = "`edit`" if text.lstrip()[:1] in ("{", "[", '"') else text
+    try:
+        content = text.encode() if name == "`edit`" else Path(source).read_bytes()
+        check_depth(content, name)
+        data = json.loads(content, parse_constant=_refuse_constant)
+    except OSError as error:
+        raise UserError(f"{name}: cannot be read ({error.strerror})") from None
+    except ValueError as error:
+        raise UserError(f"{name}: is not JSON ({error})") from None
+    return edits_from_json(data, fingerprint, name)
+
+
+def edits_from_json(data: Any, fingerprint: str | None, name: str) -> list[Edit]:
+    """One edit, a list of them, or the whole content of a file. Edits that name another run are refused."""
+    if isinstance(data, dict) and "edits" in data:
+        made_for = data.get("run")
+        if made_for is not None and fingerprint is not None and made_for != fingerprint:
+            hashes = f"its weights' hash begins {str(made_for)[:8]}, this run's {fingerprint[:8]}"
+            raise UserError(f"{name}: made for another run ({hashes})")
+        data = data["edits"]
+    items = data if isinstance(data, list) else [data]
+    return [_edit(item, f"{name}: edit {number}") for number, item in enumerate(items, 1)]
+
+
+def _edit(item: Any, name: str) -> Edit:
+    kind = EDITS.get(str(item.get("do"))) if isinstance(item, dict) else None
+    if kind is None:
+        raise UserError(f"{name} must be an object with 'do' and 'site'; the edits are: {', '.join(EDITS)}")
+    try:
+        return build(kind, {key: value for key, value in item.items() if key != "do"})
+    except UserError as error:
+        raise UserError(f"{name}: {item['do']}: {error}; it has: {', '.join(kind.fields())}") from None
+
+
+def _refuse_constant(word: str) -> float:
+    raise ValueError(f"{word} is no number")

@@ -1,0 +1,58 @@
+"""Edits made ready for a model: patterns become sites, other texts are read, and impossible edits are refused at once."""
+
+import dataclasses
+import fnmatch
+from collections.abc import Sequence
+from functools import partial
+
+import torch
+from torch import Tensor
+
+from regard.errors import UserError
+from regard.models.contract import LanguageModel
+from regard.models.wrappers.edited import Edited
+from regard.parts.edits import Edit
+from regard.parts.look import Change, Look, Place
+from regard.tokens.contract import Tokenizer
+
+
+def edit_model(model: LanguageModel, tokenizer: Tokenizer, edits: Sequence[Edit]) -> Edited:
+    """Edits at the same site are made one after the other. A site may be a pattern (`layer*.attention`)."""
+    sites = model.sites()
+    if not sites:
+        raise UserError(f"{model.family} has no sites that can be changed")
+    chains = dict[str, list[Change]]()
+    for edit in edits:
+        Look(changes={edit.site: edit}).check(sites)
+        for name in fnmatch.filter(sites, edit.site):
+            at_site = dataclasses.replace(edit, site=name)
+            chains.setdefault(name, []).append(at_site.prepare(partial(_seen, model, tokenizer, name)))
+    places = tuple(sorted({place for edit in edits for place in edit.places()}))
+    if places and model.context is not None and places[-1] >= model.context:
+        raise UserError(f"there is no position {places[-1]}: the model sees {model.context} tokens, from 0")
+    edited = Edited(model, {name: _chain(changes) for name, changes in chains.items()}, places)
+    with torch.inference_mode():  # an edit that does not fit is refused before anything long begins
+        edited(torch.tensor([[tokenizer.start]], device=model.device), edited.begin(model.example()))
+    return edited
+
+
+def _chain(changes: list[Change]) -> Change:
+    def change(tensor: Tensor, place: Place) -> Tensor:
+        for one in changes:
+            tensor = one(tensor, place)
+        return tensor
+
+    return change
+
+
+@torch.inference_mode()
+def _seen(model: LanguageModel, tokenizer: Tokenizer, site: str, text: str) -> Tensor:
+    """What stands at a site while the model reads a text, without the batch axis."""
+    if model.given is not None:
+        raise UserError("edits that read another text (patch, mean) are not for models whose state begins with a source")
+    ids = [tokenizer.start, *tokenizer.prompt(text)]
+    if model.context is not None and len(ids) > model.context:
+        raise UserError(f"the text of a patch has {len(ids)} tokens and the model sees {model.context}: shorten it")
+    look = Look([site])
+    model.read_from_start(torch.tensor([ids], device=model.device), look=look)
+    return (look.maps[site]() if site in look.maps else look.values[site])[0]

@@ -1,0 +1,226 @@
+"""A model reads a text once and is watched: the result is a record.
+
+A text longer than the context is read in windows that overlap by half, so that every token is predicted; maps are of one window.
+
+Shape legend: T positions, V vocabulary, H heads, Q rows that are worked out, K columns, D features.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from regard.errors import UserError
+from regard.inside.record import Map, Record, checked
+from regard.models.contract import LanguageModel, Parts, Prediction, State
+from regard.parts.look import Look, Site, Weights
+from regard.parts.recurrence import GATES
+from regard.tokens.contract import Tokenizer
+
+ALL_ROWS = 512  # of longer texts only the last row is worked out, unless rows are named
+SLICE = 1 << 24  # the most probabilities in memory at a time
+
+
+@dataclass(frozen=True)
+class Reading:
+    """What a model reads while it is watched."""
+
+    ids: list[int]  # begins with the start mark
+    tokens: list[str]
+    given: Tensor | None = None  # (1, S): the source sentence that the state begins with
+    given_names: tuple[str, ...] = ()
+    ended: bool = False  # the last token ends the document: it is predicted and not read
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What is kept of it."""
+
+    sites: Sequence[str] = ()  # names or patterns; none: all weights, or what the family has instead
+    rows: Sequence[int] | None = None
+    heads: Sequence[int] | None = None
+    top: int = 5
+
+
+def plain_reading(tokenizer: Tokenizer, text: str) -> Reading:
+    ids = [tokenizer.start, *tokenizer.prompt(text)]
+    if len(ids) == 1:
+        raise UserError("there is nothing to look at: give some text")
+    unknown = sum(token == tokenizer.unknown for token in ids)
+    told = f"{unknown} of the text's {len(ids) - 1} tokens are not in the vocabulary and were read as <unk>"
+    return Reading(ids, [tokenizer.name(token) for token in ids], notes=(told,) if unknown else ())
+
+
+@torch.inference_mode()
+def observe(model: LanguageModel, tokenizer: Tokenizer, reading: Reading, wanted: Wanted) -> Record:
+    """Read a text and keep what is wanted. Watching changes nothing; only the wanted rows are worked out."""
+    sites = model.sites()
+    patterns = list(wanted.sites) or default_sites(model)
+    look = Look(patterns)
+    if wanted.sites:
+        look.check(sites)
+    ids = reading.ids[:-1] if reading.ended else reading.ids
+    first, last = _window(len(ids), model.context, wanted.rows)
+    notes = list(reading.notes)
+    if (first, last) != (0, len(ids)):
+        seen = f"the text has {len(ids)} tokens and the model sees {model.context}"
+        notes.append(f"{seen}: maps are of positions {first} to {last - 1}")
+    tokens_BT = torch.tensor([ids[first:last]], device=model.device)
+    prediction, _ = model(tokens_BT, _begin(model, reading, look), look)
+    surprisal, likeliest = list[float | None]([None]), list[list[tuple[str, float]]]()
+    for part, start, stop in _predictions(model, reading, ids, prediction, (first, last)):
+        _tell(part, start, stop, reading.ids, tokenizer, wanted.top, surprisal, likeliest)
+    places = _parts_places(len(reading.ids), wanted.rows, first, last)
+    parts = _parts(prediction, reading.ids, places, first, model) if places else None
+    return Record(
+        tokens=reading.tokens,
+        ids=reading.ids,
+        surprisal=surprisal,
+        likeliest=likeliest,
+        given=list(reading.given_names) or None,
+        maps=_maps(look, sites, reading, wanted, first, last, ids),
+        parts=parts,
+        parts_at=places,
+        parts_first=first,
+        notes=notes,
+    )
+
+
+def default_sites(model: LanguageModel) -> list[str]:
+    """The sites that hold weights (over a source, if there is one); in a family without weights, its states over time."""
+    sites = model.sites()
+    weights = [name for name, site in sites.items() if site.holds == "weights"]
+    crossing = [name for name in weights if sites[name].crosses]
+    return crossing or weights or [name for name in sites if name.endswith((".gates", ".cell", "hidden"))]
+
+
+def _begin(model: LanguageModel, reading: Reading, look: Look | None = None) -> State:
+    return model.begin(1 if reading.given is None else reading.given, look)
+
+
+def _maps(
+    look: Look, sites: dict[str, Site], reading: Reading, wanted: Wanted, first: int, last: int, ids: list[int]
+) -> dict[str, Map]:
+    maps = {}
+    for name, site in sites.items():  # in the order of the model, not of the calls
+        if name in look.maps:
+            maps[name] = _weight_map(site, look.maps[name], reading, wanted, first, last)
+        elif name in look.values:
+            maps[name] = _value_map(site, look.values[name], reading, wanted, first, last)
+    return maps
+
+
+def _weight_map(site: Site, weights: Weights, reading: Reading, wanted: Wanted, first: int, last: int) -> Map:
+    sides = {"read": reading.tokens[first:last], "given": list(reading.given_names)}
+    begin = 0 if site.rows == "given" else first
+    end = len(reading.given_names) if site.rows == "given" else last
+    few = wanted.rows is None and end - begin > ALL_ROWS
+    chosen = checked([-1] if few else wanted.rows, end, "row", begin)
+
+    def work_out(rows: Sequence[int]) -> Tensor:
+        with torch.inference_mode():
+            return weights(torch.tensor(rows) - begin)[0].cpu()
+
+    numbers_HQK = work_out(chosen)
+    heads = checked(wanted.heads, len(numbers_HQK), "head")
+    columns = [*sides[site.columns], *([site.extra] if site.extra and site.columns == "read" else [])]
+    # a row over the source is named by the word that is predicted there
+    named = reading.tokens[1:] if site.crosses and reading.ended else reading.tokens
+    names = reading.given_names if site.rows == "given" else tuple(named)
+    return Map(
+        site=site,
+        heads=tuple(f"head {head}" for head in heads),
+        rows=tuple(chosen),
+        row_names=tuple(names[row] for row in chosen),
+        column_names=tuple(columns[: numbers_HQK.shape[2]]),
+        numbers=numbers_HQK[heads],
+        first=first if site.columns == "read" else 0,
+        more=lambda rows: work_out(rows)[heads],
+    )
+
+
+def _value_map(site: Site, values: Tensor, reading: Reading, wanted: Wanted, first: int, last: int) -> Map:
+    numbers = values[0].cpu()
+    numbers_HTD = numbers.unsqueeze(0) if numbers.dim() == 2 else numbers
+    begin = 0 if site.rows == "given" else first
+    names = reading.given_names if site.rows == "given" else tuple(reading.tokens)
+    end = min(begin + numbers_HTD.shape[1], len(names))
+    chosen = checked(wanted.rows, end, "row", begin)
+    axis = {"G": _gate_names(len(numbers_HTD)), "L": tuple(f"sense {sense}" for sense in range(len(numbers_HTD)))}
+    heads = axis.get(site.axes[1], tuple(f"head {head}" for head in range(len(numbers_HTD)))) if len(site.axes) == 4 else ("",)
+    kept = checked(wanted.heads, len(heads), "head") if len(site.axes) == 4 else [0]
+    return Map(
+        site=site,
+        heads=tuple(heads[head] for head in kept),
+        rows=tuple(chosen),
+        row_names=tuple(names[row] for row in chosen),
+        column_names=tuple(str(feature) for feature in range(numbers_HTD.shape[2])),
+        numbers=numbers_HTD[kept][:, [row - begin for row in chosen]],
+    )
+
+
+def _gate_names(gates: int) -> tuple[str, ...]:
+    return next(names for names in GATES.values() if len(names) == gates)
+
+
+def _parts_places(length: int, rows: Sequence[int] | None, first: int, last: int) -> list[int]:
+    """The positions whose next token is taken apart: those of the window that have a next token."""
+    end = min(last, length - 1)
+    if rows is not None:
+        return [row for row in checked(rows, last, "row", first) if row < end]
+    return list(range(first, end)) if end - first <= ALL_ROWS else [end - 1]
+
+
+def _parts(prediction: Prediction, ids: list[int], places: list[int], first: int, model: LanguageModel) -> Parts:
+    at_K = torch.tensor([[place - first for place in places]], device=model.device)
+    targets_K = torch.tensor([[ids[place + 1] for place in places]], device=model.device)
+    return prediction.at(at_K).parts(targets_K)
+
+
+def _window(length: int, context: int | None, rows: Sequence[int] | None) -> tuple[int, int]:
+    """The part of the text whose maps are kept: it ends with the last wanted row."""
+    if context is None or length <= context:
+        return 0, length
+    last = 1 + max(checked(rows or [-1], length, "row"))
+    return max(0, last - context), max(last, context)
+
+
+def _predictions(
+    model: LanguageModel, reading: Reading, ids: list[int], prediction: Prediction, window: tuple[int, int]
+) -> Iterator[tuple[Prediction, int, int]]:
+    """(prediction, first, last) of every position of the text, in order, a slice at a time."""
+    step = max(1, SLICE // model.vocabulary_size)
+    stride = max(1, (model.context or len(ids)) // 2)
+    done = 0
+    while done < len(ids):
+        if window[0] <= done < window[1] and (done - window[0] >= stride or window[0] == 0):
+            start, end, whole = window[0], window[1], prediction
+        else:  # a window that reaches the next position, with half a context before it
+            start = max(0, done - stride)
+            end = min(len(ids), start + (model.context or len(ids)))
+            whole, _ = model(torch.tensor([ids[start:end]], device=model.device), _begin(model, reading))
+        for begin in range(done, end, step):
+            stop = min(end, begin + step)
+            yield whole.at(torch.arange(begin - start, stop - start, device=model.device).unsqueeze(0)), begin, stop
+        done = end
+
+
+def _tell(
+    prediction: Prediction,
+    start: int,
+    stop: int,
+    ids: list[int],
+    tokenizer: Tokenizer,
+    top: int,
+    surprisal: list[float | None],
+    likeliest: list[list[tuple[str, float]]],
+) -> None:
+    """Add the surprisal of the tokens after these positions, and the likeliest tokens at each."""
+    log_probs_TV = prediction.log_probs()[0].cpu()
+    best = log_probs_TV.exp().topk(min(top, log_probs_TV.shape[1]), 1)
+    for indices, values in zip(best.indices.tolist(), best.values.tolist(), strict=True):
+        likeliest.append([(tokenizer.name(token), p) for token, p in zip(indices, values, strict=True)])
+    for place, token in enumerate(ids[start + 1 : stop + 1]):
+        surprisal.append(-float(log_probs_TV[place, token]) if token < log_probs_TV.shape[1] else None)

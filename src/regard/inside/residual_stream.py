@@ -1,0 +1,140 @@
+"""Where a prediction comes from: what each layer would say, what each part adds to a score, which states carry it.
+
+Shape legend: T positions, D width, V vocabulary, L layers.
+"""
+
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from regard.errors import UserError
+from regard.models.contract import LanguageModel
+from regard.parts.look import Look, Place
+from regard.tokens.contract import Tokenizer
+
+
+@dataclass(frozen=True)
+class Traced:
+    """Numbers with a name for each row and each column."""
+
+    about: str
+    rows: list[str]
+    columns: list[str]
+    values: Tensor
+    words: list[list[str]] | None = None  # the word that each number belongs to
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "about": self.about,
+            "rows": self.rows,
+            "columns": self.columns,
+            "values": self.values.tolist(),
+            "words": self.words,
+        }
+
+
+@torch.inference_mode()
+def lens(model: LanguageModel, tokenizer: Tokenizer, text: str) -> Traced:
+    """The likeliest next word at every position, and its probability, if each layer were the last (the logit lens).
+
+    The state after each layer takes the place of the last layer's state; what follows is the model's own.
+    """
+    ids, names = _ids(model, tokenizer, text), _layers(model)
+    look = Look(names)
+    model.read_from_start(ids, look=look)
+    words, values = [], []
+    for name in names:
+        change = Look(changes={names[-1]: partial(_instead, look.values[name])})
+        prediction, _ = model.read_from_start(ids, look=change)
+        best = prediction.log_probs()[0].max(1)
+        words.append([tokenizer.name(token) for token in best.indices.tolist()])
+        values.append(best.values.exp())
+    about = "the likeliest word after each layer"
+    return Traced(about, names, _names(tokenizer, ids), torch.stack(values).cpu(), words)
+
+
+@torch.inference_mode()
+def contributions(model: LanguageModel, tokenizer: Tokenizer, text: str, word: str, position: int = -1) -> Traced:
+    """What each part of the model adds to the score (or the probability) of a word after a position. The terms sum to it."""
+    ids, token = _ids(model, tokenizer, text), _token(tokenizer, word)
+    terms = model.contributions(ids, _place(position, ids), token)
+    names = _names(tokenizer, ids)
+    rows = [f"{term.name} from {names[term.position]} ({term.position})" if term.position is not None else term.name for term in terms]
+    about = f"the {terms[0].of} of “{tokenizer.name(token)}”, by part"
+    return Traced(about, rows, [tokenizer.name(token)], torch.tensor([[term.value] for term in terms], dtype=torch.float64))
+
+
+@torch.inference_mode()
+def sweep(model: LanguageModel, tokenizer: Tokenizer, text: str, other: str, word: str) -> Traced:
+    """How much likelier a word becomes after `text` when one state, of one layer at one position, is taken from `other`.
+
+    In nats of log-probability: (layers x positions). Both texts need the same number of tokens.
+    """
+    ids, others = _ids(model, tokenizer, text), _ids(model, tokenizer, other)
+    if ids.shape != others.shape:
+        raise UserError(f"the texts have {ids.shape[1]} and {others.shape[1]} tokens; a sweep needs the same number in both")
+    names, token = _layers(model), _token(tokenizer, word)
+    look = Look(names)
+    model.read_from_start(others, look=look)
+    plain = model.read_from_start(ids)[0].log_probs()[0, -1, token]
+    change_LT = torch.empty(len(names), ids.shape[1])
+    for row, name in enumerate(names):
+        for place in range(ids.shape[1]):
+            patched = Look(changes={name: partial(_patch, look.values[name], place)})
+            change_LT[row, place] = model.read_from_start(ids, look=patched)[0].log_probs()[0, -1, token] - plain
+    about = f"change of log P(“{tokenizer.name(token)}”) when a state is taken from the other text"
+    return Traced(about, names, _names(tokenizer, ids), change_LT)
+
+
+def _instead(value: Tensor, tensor: Tensor, place: Place) -> Tensor:
+    return value
+
+
+def _patch(taken: Tensor, place: int, tensor: Tensor, _: Place) -> Tensor:
+    patched = tensor.clone()
+    patched[:, place] = taken[:, place]
+    return patched
+
+
+def _layers(model: LanguageModel) -> list[str]:
+    names = model.layer_sites()
+    if not names:
+        raise UserError(f"{model.family} has no layers whose states could take the place of the last one's; give --word WORD")
+    return names
+
+
+def _ids(model: LanguageModel, tokenizer: Tokenizer, text: str) -> Tensor:
+    if model.given is not None:
+        raise UserError("trace is for models that read a text, not for translators")
+    ids = [tokenizer.start, *tokenizer.prompt(text)]
+    if len(ids) == 1:
+        raise UserError("there is nothing to trace: give some text")
+    if model.context is not None and len(ids) > model.context:
+        raise UserError(f"the text has {len(ids)} tokens and the model sees {model.context}: shorten it")
+    return torch.tensor([ids], device=model.device)
+
+
+def _token(tokenizer: Tokenizer, word: str) -> int:
+    special = {"</s>": tokenizer.end, "<unk>": tokenizer.unknown}.get(word)
+    if special is not None:
+        return special
+    ids = tokenizer.prompt(word)
+    if len(ids) != 1 or ids[0] == tokenizer.unknown:
+        parts = ", ".join(repr(tokenizer.name(token)) for token in ids)
+        hint = "" if tokenizer.kind == "word" else "; mind a space before it"
+        raise UserError(f"{word!r} is not one token of this vocabulary (it reads {parts or 'nothing'}){hint}")
+    return ids[0]
+
+
+def _place(position: int, ids: Tensor) -> int:
+    length = ids.shape[1]
+    if not -length <= position < length:
+        raise UserError(f"there is no position {position}: they go from 0 to {length - 1}")
+    return position % length
+
+
+def _names(tokenizer: Tokenizer, ids: Tensor) -> list[str]:
+    return [tokenizer.name(token) for token in ids[0].tolist()]

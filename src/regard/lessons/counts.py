@@ -1,0 +1,64 @@
+"""Counting: n-grams."""
+
+import math
+from itertools import pairwise
+
+import torch
+
+from regard.lessons.lesson import Step, need
+from regard.models.ngram import Ngram
+from regard.probabilities.decoder import Sampling, generate
+from regard.tokens.choose import TokenOptions, train_tokenizer
+from regard.tokens.words import WordTokenizer
+
+SENTENCES = ("students opened their books", "students opened their exams", "people walked their dog")
+
+
+def counting(sentences: tuple[str, ...] = SENTENCES, context: str = "their", unseen: str = "silent") -> list[Step]:
+    """n-grams from a few sentences: count, normalise, meet a pair never seen, smooth, and write."""
+    text = "\n".join([*sentences, unseen])
+    tokenizer, encoded = train_tokenizer([text], TokenOptions(tokens="word", document="line"))
+    assert isinstance(tokenizer, WordTokenizer)
+    models = {}
+    for name, options in {
+        "counted": {"smoothing": "maximum-likelihood"},
+        "add 1": {"smoothing": "add-k", "k": 1.0},
+        "Kneser-Ney": {"smoothing": "kneser-ney"},
+    }.items():
+        models[name] = Ngram(tokenizer.size, Ngram.Config(order=2, **options)).eval()  # type: ignore[arg-type]
+        models[name].fit(encoded, lambda model: None)
+    need(context in {word for sentence in sentences for word in sentence.split()}, f"{context!r} stands in none of the sentences")
+    pairs = {pair for sentence in sentences for pair in pairwise(sentence.split())}
+    need((context, unseen) not in pairs, f"{context!r} is followed by {unseen!r} in the sentences: choose a word that never comes after it")
+    ids = [tokenizer.start, *tokenizer.prompt(context)]
+
+    def after(name: str) -> dict[str, float]:
+        log_probs_V = models[name](torch.tensor([ids]))[0].log_probs()[0, -1]
+        return {tokenizer.name(token): math.exp(value) for token, value in enumerate(log_probs_V.tolist())}
+
+    counted = after("counted")
+    (word,) = tokenizer.prompt(unseen)
+    prompt = [tokenizer.start, *tokenizer.prompt(sentences[0].split()[0])]
+    said = generate(models["counted"], [prompt], 8, tokenizer.end, Sampling(temperature=1), torch.Generator().manual_seed(1))
+    written = tokenizer.decode([*prompt[1:], *(int(token) for token in said)]).strip()
+    return [
+        Step(
+            "Count and normalise",
+            "P(w | v) = count(v w) / count(v)",
+            f"What comes after {context!r}, and how often.",
+            {"after": {token: p for token, p in counted.items() if p > 0}},
+        ),
+        Step(
+            "A pair never seen",
+            "count(v w) = 0, so P = 0",
+            f"{context!r} was never followed by {unseen!r}: the whole sentence becomes impossible.",
+            {"unseen": counted[tokenizer.name(word)]},
+        ),
+        Step(
+            "Smoothing",
+            "(count(v w) + 1) / (count(v) + V);  Kneser-Ney: max(count - D, 0) / count(v) + backoff(v) P(w)",
+            "Some of the probability goes to what was never seen; all of it still sums to 1.",
+            {name: after(name)[tokenizer.name(word)] for name in ("add 1", "Kneser-Ney")} | {"sum": sum(after("Kneser-Ney").values())},
+        ),
+        Step("Generate", "w ~ P(w | v), again and again", f"From the counts: {written!r}.", {"length": len(written.split())}),
+    ]

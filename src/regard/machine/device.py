@@ -1,0 +1,51 @@
+"""The device and the precision of computations."""
+
+import time
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+import torch
+
+from regard.errors import UserError
+
+Precision = Literal["auto", "fp32", "bf16"]
+
+
+@dataclass(frozen=True)
+class Machine:
+    device: torch.device
+    bf16: bool  # linear layers run in bf16; attention on a CPU stays in fp32
+    peak: float  # floating-point operations a second of a large matrix product in that precision
+
+
+def best_device() -> torch.device:
+    return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+
+
+def choose_machine(precision: Precision) -> Machine:
+    """The GPU if there is one. With `auto`, bf16 if a matrix product in bf16 is faster, which is measured once."""
+    device = best_device()
+    if device.type == "cuda" and precision != "fp32":
+        torch.set_float32_matmul_precision("high")  # products that stay in fp32 may run in TF32
+    plain, half = _product_rate(device, torch.float32), _product_rate(device, torch.bfloat16)
+    bf16 = half > 1.2 * plain if precision == "auto" else precision == "bf16"
+    return Machine(device, bf16, half if bf16 else plain)
+
+
+def in_precision(precision: Precision) -> torch.autocast:
+    """Runs linear layers in bf16 if that is requested, or with `auto` if bf16 is faster on this machine."""
+    if precision not in get_args(Precision):
+        raise UserError(f"`precision` is one of {', '.join(get_args(Precision))}; not {precision!r}")
+    bf16 = choose_machine("auto").bf16 if precision == "auto" else precision == "bf16"
+    return torch.autocast(best_device().type, torch.bfloat16, enabled=bf16)
+
+
+def _product_rate(device: torch.device, dtype: torch.dtype, size: int = 768) -> float:
+    square = torch.randn(size, size, generator=torch.Generator().manual_seed(0)).to(device, dtype)
+    best = float("inf")
+    for _ in range(4):
+        began = time.perf_counter()
+        total = (square @ square)[0, 0]
+        float(total)  # waits for the device
+        best = min(best, time.perf_counter() - began)
+    return 2 * size**3 / best

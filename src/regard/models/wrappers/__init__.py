@@ -1,0 +1,1 @@
+"""Models that change another model and delegate the rest to it."""

@@ -1,0 +1,134 @@
+"""Two language models of any families as one: P = weight x P_first + (1 - weight) x P_second.
+
+Shape legend: B rows, T positions, V vocabulary, D features, K positions asked for.
+"""
+
+import math
+from dataclasses import dataclass, replace
+from typing import Any, final
+
+import torch
+from torch import Tensor
+
+from regard.models.contract import LanguageModel, Member, Padded, Part, Parts, Prediction, State
+from regard.parts.look import Look, Site, declare
+
+PREFIXES = ("member0.", "member1.")  # before the names of the sites of the two models
+
+
+@dataclass(frozen=True)
+class PairState(State):
+    first: State
+    second: State
+
+    def trimmed(self) -> "PairState":
+        return PairState(self.position_B, self.first.trimmed(), self.second.trimmed())
+
+    def next_window(self) -> "PairState":
+        first = self.first.next_window()
+        return PairState(first.position_B, first, self.second.next_window())
+
+
+@final
+class Mixture(LanguageModel):
+    """The names of the first model's sites begin with `member0.`, those of the second with `member1.`."""
+
+    family = "mixture"
+    learns = "nothing"
+
+    def __init__(self, first: LanguageModel, second: LanguageModel, weight: float):
+        super().__init__(first.vocabulary_size, None)
+        self.first, self.second, self.weight = first, second, weight
+        self.given = first.given
+        self.context = min((c for c in (first.context, second.context) if c is not None), default=None)
+        self.batch_tokens = min(first.batch_tokens, second.batch_tokens)
+        self.row_tokens = min(first.row_tokens, second.row_tokens)
+        self.train(first.training)
+
+    @property
+    def carries(self) -> bool:
+        return self.first.carries or self.second.carries
+
+    @property
+    def device(self) -> torch.device:
+        return self.first.device
+
+    def begin(self, given: int | Tensor, look: Look | None = None) -> PairState:
+        looks = _looks(look)
+        first, second = self.first.begin(given, looks[0]), self.second.begin(given, looks[1])
+        return PairState(first.position_B, first, second)
+
+    def forward(
+        self, tokens_BT: Tensor, state: PairState, look: Look | None = None, padded: Padded = "anywhere"
+    ) -> tuple[Prediction, PairState]:
+        looks = _looks(look)
+        one, first = self.first(tokens_BT, state.first, looks[0], padded)
+        two, second = self.second(tokens_BT, state.second, looks[1], padded)
+        return MixedPrediction(one, two, self.weight), PairState(first.position_B, first, second)
+
+    def slide(self, recent_BT: Tensor, state: PairState, look: Look | None = None) -> tuple[Prediction, PairState]:
+        """A model with a bound begins a new window, one without goes on."""
+        looks = _looks(look)
+        one, first = self.first.slide(recent_BT, state.first, looks[0])
+        two, second = self.second.slide(recent_BT, state.second, looks[1])
+        return MixedPrediction(one, two, self.weight), PairState(first.position_B, first, second)
+
+    def members(self) -> list[Member]:
+        pairs = ((self.first, self.weight), (self.second, 1 - self.weight))
+        return [
+            Member(PREFIXES[number] + member.prefix, member.model, weight * member.weight)
+            for number, (model, weight) in enumerate(pairs)
+            for member in model.members()
+        ]
+
+    def cache(self) -> dict[str, float] | None:
+        return self.first.cache() or self.second.cache()
+
+    def sites(self) -> dict[str, Site]:
+        pairs = zip(PREFIXES, (self.first, self.second), strict=True)
+        return declare(*(site.within(prefix) for prefix, model in pairs for site in model.sites().values()))
+
+    def sizes(self) -> int:
+        return self.first.sizes() + self.second.sizes()
+
+    def tensors(self) -> dict[str, Tensor]:
+        pairs = zip(PREFIXES, (self.first, self.second), strict=True)
+        return {prefix + name: tensor for prefix, model in pairs for name, tensor in model.tensors().items()}
+
+
+def _looks(look: Look | None) -> tuple[Look | None, Look | None]:
+    return (None, None) if look is None else (look.within(PREFIXES[0]), look.within(PREFIXES[1]))
+
+
+@final
+class MixedPrediction(Prediction):
+    def __init__(self, first: Prediction, second: Prediction, weight: float):
+        self.first, self.second, self.weight = first, second, weight
+        features = [one.features_BTD for one in (first, second) if one.features_BTD is not None]
+        self.features_BTD = torch.cat(features, 2) if features else None  # a neural cache compares the states of both
+
+    def log_probs(self) -> Tensor:
+        return mixed(self.first.log_probs(), self.second.log_probs(), self.weight)
+
+    def at(self, positions_BK: Tensor) -> "MixedPrediction":
+        return MixedPrediction(self.first.at(positions_BK), self.second.at(positions_BK), self.weight)
+
+    def nll(self, targets_BT: Tensor) -> Tensor:
+        mixed_BT = -mixed(-self.first.nll(targets_BT), -self.second.nll(targets_BT), self.weight)
+        return torch.where(targets_BT < 0, 0.0, mixed_BT)
+
+    def parts(self, targets_BT: Tensor) -> Parts:
+        target_BT = targets_BT.clamp(min=0)
+        terms = list[Part]()
+        for prefix, prediction, weight in zip(PREFIXES, (self.first, self.second), (self.weight, 1 - self.weight), strict=True):
+            nll_BT = prediction.nll(target_BT)
+            weight_BT = torch.full_like(nll_BT, weight)
+            inner = prediction.parts(target_BT).scaled(weight_BT, "", nll_BT)
+            terms.extend(replace(part, name=f"{prefix}{part.name}".rstrip(".")) for part in inner)
+        return Parts("probability", tuple(terms))
+
+
+def mixed(first: Tensor, second: Tensor, weight: float) -> Tensor:
+    """The log-probabilities of two models as one. If one model gives probability 0 (log -inf), only the other one counts."""
+    logs = [math.log(share) if share > 0 else -math.inf for share in (weight, 1 - weight)]
+    return torch.logaddexp(first + logs[0], second + logs[1])

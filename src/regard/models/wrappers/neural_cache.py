@@ -1,0 +1,109 @@
+"""The neural cache, on any trained neural model: words that followed similar states in the recent past become likelier.
+
+    P(w) = (1 - share) P_model(w) + share P_cache(w),   P_cache(w) proportional to sum over i < t with w_{i+1} = w of exp(theta h_t . h_i)
+
+(Grave, Joulin and Usunier 2017, equations 2 and 3.) Nothing is learned; theta and share are chosen on validation text.
+
+Shape legend: B rows, T positions, D width, S pairs remembered, K = S + T.
+"""
+
+from dataclasses import dataclass, replace
+from typing import Any, final
+
+import torch
+from torch import Tensor
+
+from regard.errors import UserError
+from regard.models.contract import LanguageModel, Member, Padded, Prediction, State
+from regard.models.predictions import CopyPrediction
+from regard.models.wrappers.wrapper import Wrapper
+from regard.parts.attention import weigh
+from regard.parts.look import Look, Site, attention_sites
+from regard.parts.masks import causal, lookback, padding
+from regard.parts.past import newest
+from regard.parts.recurrence import Packed, pack_left
+from regard.parts.scores import Dot
+
+
+@dataclass(frozen=True)
+class CacheState(State):
+    """A pair is an earlier state and the word that was read after it. The cache goes on from one window of the model to the next."""
+
+    inner: State
+    last_BSD: Tensor  # the newest state, whose next word is not known yet; empty at the beginning
+    key_BSD: Tensor  # earlier states
+    token_BS: Tensor  # the word that followed each
+    slot_BS: Tensor  # its position, 0 where there is none
+
+    def trimmed(self) -> "CacheState":
+        return replace(self, inner=self.inner.trimmed())
+
+    def next_window(self) -> "CacheState":
+        return replace(self, inner=self.inner.next_window())
+
+
+@final
+class NeuralCache(Wrapper):
+    family = "cache"
+
+    def __init__(self, model: LanguageModel, size: int, theta: float, share: float):
+        super().__init__(model)
+        self.size, self.theta, self.share = size, theta, share
+        # every state of a call is compared with every other one and with the whole cache
+        self.batch_tokens, self.row_tokens = min(model.batch_tokens, 1 << 12), min(model.row_tokens, 1 << 10)
+
+    @property
+    def carries(self) -> bool:
+        return True
+
+    def cache(self) -> dict[str, float] | None:
+        return {"size": self.size, "theta": self.theta, "share": self.share}
+
+    def members(self) -> list[Member]:
+        return [Member("", self, 1.0)]
+
+    def sites(self) -> dict[str, Site]:
+        return self.model.sites() | attention_sites("cache", "BHTK", mixes=False)
+
+    def begin(self, given: int | Tensor, look: Look | None = None) -> CacheState:
+        inner = self.model.begin(given, look)
+        empty_BS = inner.position_B.unsqueeze(1)[:, :0]
+        nothing_BSD = torch.zeros(len(empty_BS), 0, 0, device=empty_BS.device)  # the width is not known before the first call
+        return CacheState(torch.zeros_like(inner.position_B), inner, nothing_BSD, nothing_BSD, empty_BS, empty_BS)
+
+    def forward(
+        self, tokens_BT: Tensor, state: CacheState, look: Look | None = None, padded: Padded = "anywhere"
+    ) -> tuple[Prediction, CacheState]:
+        packed = pack_left(tokens_BT, self.padding, "anywhere")
+        prediction, inner = self.model(packed.tokens_BT, state.inner, look)
+        return self._mix(packed, prediction, state, inner, look)
+
+    def slide(self, recent_BT: Tensor, state: CacheState, look: Look | None = None) -> tuple[Prediction, CacheState]:
+        """The model begins a new window. The words that it reads again are in the cache already."""
+        prediction, inner = self.model.slide(recent_BT, state.inner, look)
+        return self._mix(pack_left(recent_BT[:, -1:], self.padding, "anywhere"), prediction, state, inner, look)
+
+    def _mix(
+        self, packed: Packed, prediction: Prediction, state: CacheState, inner: State, look: Look | None
+    ) -> tuple[Prediction, CacheState]:
+        h_BTD = prediction.features_BTD
+        if h_BTD is None:
+            raise UserError(f"a cache compares hidden states, and {self.model.family} has none; put it on a neural run")
+        if state.last_BSD.shape[2] != h_BTD.shape[2]:  # the first call
+            state = replace(state, last_BSD=torch.zeros_like(h_BTD[:, :1]), key_BSD=h_BTD[:, :0])
+        position_BT = packed.positions(state.position_B)
+        key_BKD = torch.cat([state.key_BSD, state.last_BSD, h_BTD[:, :-1]], 1)
+        token_BK = torch.cat([state.token_BS, packed.tokens_BT], 1)
+        slot_BK = torch.cat([state.slot_BS, torch.where(packed.real_BT, position_BT, 0)], 1)
+        column_BK = torch.where(slot_BK > 0, slot_BK, -1)  # the start of a document follows nothing
+        mask = (causal & lookback(self.size - 1) & padding).over(position_BT, column_BK)
+        query_B1TD, key_B1KD = self.theta * h_BTD.unsqueeze(1), key_BKD.unsqueeze(1)
+        weights_B1TK = weigh(query_B1TD, key_B1KD, score=Dot(), mask=mask, look=look, site="cache")
+        copied_BTK = self.share * weights_B1TK.squeeze(1)
+        mixed: Prediction = CopyPrediction(prediction, copied_BTK, token_BK, column_BK, self.vocabulary_size, "cache")
+        if packed.place_BT is not None:
+            mixed = mixed.at(packed.place_BT)
+        end_B, keep = state.slot_BS.shape[1] + packed.length_B, min(self.size, slot_BK.shape[1])
+        last_BSD = newest(torch.cat([state.last_BSD, h_BTD], 1), packed.length_B + 1, 1)
+        remembered = [newest(values, end_B, keep) for values in (key_BKD, token_BK, slot_BK)]
+        return mixed, CacheState(state.position_B + packed.length_B, inner, last_BSD, *remembered)

@@ -1,0 +1,37 @@
+"""Attention from what is written to what was given: queries from the target, keys and values from the source.
+
+Shape legend: B rows, S source positions, T target positions, H heads, E head width, D width.
+"""
+
+from typing import final
+
+from torch import Tensor, nn
+
+from regard.parts.attention import attend
+from regard.parts.layers import drop
+from regard.parts.look import Look
+from regard.parts.masks import Mask
+from regard.parts.scores import ScaledDot
+
+
+@final
+class CrossAttention(nn.Module):
+    def __init__(self, width: int, heads: int, dropout: float):
+        super().__init__()
+        self.heads, self.dropout = heads, dropout
+        self.query = nn.Linear(width, width)
+        self.project = nn.Linear(width, 2 * width)  # key and value side by side
+        self.out = nn.Linear(width, width)
+        self.score = ScaledDot()
+
+    def memory(self, encoded_BSD: Tensor) -> tuple[Tensor, Tensor]:
+        """(keys, values), each (B, H, S, E): worked out once for each source."""
+        key, value = self.project(encoded_BSD).unflatten(2, (2, self.heads, -1)).permute(2, 0, 3, 1, 4)
+        return key.contiguous(), value.contiguous()
+
+    def forward(self, x_BTD: Tensor, key: Tensor, value: Tensor, mask: Mask, look: Look | None, site: str) -> Tensor:
+        rows, length, width = x_BTD.shape
+        groups, beams = len(key), rows // len(key)
+        query = self.query(x_BTD).view(groups, beams * length, self.heads, width // self.heads).transpose(1, 2)
+        mixed = attend(query, key, value, score=self.score, mask=mask, look=look, site=site)
+        return drop(self.out(mixed.transpose(1, 2).reshape(rows, length, width)), self.dropout, self.training)

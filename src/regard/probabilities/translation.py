@@ -1,0 +1,208 @@
+"""Sentences to translations, batched over different lengths, with the attention of the translations.
+
+Shape legend: B sentences, S source positions, T target positions, H heads.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor
+
+from regard.errors import UserError
+from regard.models.contract import LanguageModel, State
+from regard.parts.look import Look
+from regard.probabilities.beams import Hypothesis, beam_search
+from regard.probabilities.decoder import ENDED, generate
+from regard.probabilities.sampling import Sampling
+from regard.text.parallel import words
+from regard.tokens.batches import shift_right
+from regard.tokens.contract import Encoded, Tokenizer
+from regard.tokens.pairs import encode_lines, source_rows, target_rows
+
+BUDGET = 1 << 12  # source tokens of a batch, beams counted
+
+
+@dataclass(frozen=True)
+class Translation:
+    text: str  # an unknown word is replaced by the source word with the highest attention weight
+    log_prob: float
+    score: float  # hypotheses are ranked by it
+    ids: list[int]  # the end included, unless the length limit was reached
+    tokens: list[str]  # the names of the ids
+    source_tokens: list[str]
+    attention: dict[str, Tensor] = field(repr=False)  # for each site (H, T, S): row t is the state that predicted token t
+
+
+@dataclass(frozen=True, kw_only=True)
+class Search:
+    """How translations are searched for."""
+
+    beam: int = 5
+    penalty: float = 1.0  # of length
+    count: int = 1  # translations of each sentence
+    sampling: Sampling | None = None  # draw translations instead of searching for the best
+    seed: int = 1
+    prefix: tuple[int, ...] = ()  # every translation begins with these tokens
+
+    def __post_init__(self) -> None:
+        if self.count < 1 or self.beam < 1:
+            raise UserError("`count` and `beam` must be 1 or more")
+        if self.count > self.beam and self.sampling is None:
+            raise UserError(f"there are {self.beam} hypotheses with `beam` {self.beam}; `count` cannot be more than that")
+
+
+def crossing_sites(model: LanguageModel) -> list[str]:
+    """The sites whose rows are attention weights over the source."""
+    return [name for name, site in model.sites().items() if site.crosses]
+
+
+def translate(
+    model: LanguageModel,
+    source: Tokenizer,
+    target: Tokenizer,
+    lines: Sequence[str],
+    search: Search = Search(),  # noqa: B008 (a frozen value)
+    attention: bool = True,
+) -> list[list[Translation]]:
+    """The best translations of each line, in the order of the lines."""
+    if not lines:
+        return []
+    encoded = encode_lines(source, list(lines))
+    _check(model, encoded, lines)
+    assert model.given is not None
+    translations: list[list[Translation]] = [[] for _ in lines]
+    for places_B in _batches(encoded.lengths_D, search.beam):
+        source_BS = source_rows(encoded, places_B, model.given.padding).to(model.device)
+        best = _search(model, source_BS, target, encoded.lengths_D[places_B], places_B, search)
+        unknown = any(target.unknown in hypothesis.ids for hypotheses in best for hypothesis in hypotheses)
+        maps = _attention(model, source_BS, best) if attention or unknown else {}
+        for row, place in enumerate(places_B.tolist()):
+            names = [source.name(token) for token in encoded.ids_N[encoded.starts_D[place] : encoded.ends_D[place]].tolist()]
+            for number, hypothesis in enumerate(best[row]):
+                ids = [*hypothesis.ids, target.end] if hypothesis.ended else hypothesis.ids
+                weights = {site: rows[row][number] for site, rows in maps.items()}
+                text = _text(target, hypothesis.ids, words(lines[place]), weights)
+                tokens = [target.name(token) for token in ids]
+                made = Translation(text, hypothesis.log_prob, hypothesis.score, ids, tokens, names, weights)
+                translations[place].append(made)
+    return translations
+
+
+def translate_lines(
+    model: LanguageModel, source: Tokenizer, target: Tokenizer, lines: Sequence[str], beam: int = 5
+) -> list[str]:
+    """The text of the best translation of each line."""
+    return [best[0].text for best in translate(model, source, target, lines, Search(beam=beam), attention=False)]
+
+
+def _check(model: LanguageModel, encoded: Encoded, lines: Sequence[str]) -> None:
+    assert model.given is not None
+    longest = model.given.longest
+    for line, length in zip(lines, encoded.lengths_D.tolist(), strict=True):
+        if length == 1:
+            raise UserError("a sentence is empty: there is nothing to translate")
+        if "\n" in line:
+            raise UserError(f"{line[:40]!r} has a line end in it: give one sentence at a time")
+        if longest is not None and length > longest:
+            read = f"has {length} tokens, the end counted, and the model reads {longest}"
+            raise UserError(f"{line[:40]!r}... {read}: cut it into sentences")
+
+
+def _batches(length_B: Tensor, beam: int) -> Iterator[Tensor]:
+    """Sentences of similar length together, a budget of tokens a batch."""
+    order_B = length_B.argsort(descending=True, stable=True)
+    start = 0
+    while start < len(order_B):
+        stop = start + max(1, BUDGET // (beam * int(length_B[order_B[start]])))
+        yield order_B[start:stop]
+        start = stop
+
+
+@torch.inference_mode()
+def _search(
+    model: LanguageModel, source_BS: Tensor, target: Tokenizer, length_B: Tensor, places_B: Tensor, search: Search
+) -> list[list[Hypothesis]]:
+    longest_B = (2 * length_B + 10).clamp(max=model.context or 1 << 30)
+    state = model.begin(source_BS)
+    if search.sampling is None:
+        found = beam_search(model, state, target.end, search.beam, longest_B, search.penalty, prefix=search.prefix)
+        return [hypotheses[: search.count] for hypotheses in found]
+    rows = torch.arange(len(source_BS), device=model.device).repeat_interleave(search.count)
+    numbers = [place * search.count + sample for place in places_B.tolist() for sample in range(search.count)]
+    drawn = _sampled(model, state.pick(rows), target.end, longest_B[rows.cpu()].tolist(), numbers, search)
+    groups = (drawn[first : first + search.count] for first in range(0, len(drawn), search.count))
+    return [sorted(group, key=lambda hypothesis: -hypothesis.score) for group in groups]
+
+
+def _sampled(
+    model: LanguageModel, state: State, end: int, longest: list[int], numbers: list[int], search: Search
+) -> list[Hypothesis]:
+    """A translation for each row, drawn token by token."""
+    assert search.sampling is not None
+    ids, log_probs = [list[int]() for _ in longest], [0.0] * len(longest)
+    prompts = [[model.start]] * len(longest)
+    for written in generate(model, state, prompts, max(longest), end, search.sampling, search.seed, numbers):
+        for row, (token, log_prob) in enumerate(zip(written.token_B.tolist(), written.log_prob_B.tolist(), strict=True)):
+            if token != ENDED and len(ids[row]) < longest[row]:
+                ids[row].append(token)
+                log_probs[row] += log_prob
+    hypotheses = list[Hypothesis]()
+    for tokens, log_prob in zip(ids, log_probs, strict=True):
+        ended = tokens[-1] == end
+        hypotheses.append(Hypothesis(tokens[:-1] if ended else tokens, log_prob, log_prob / len(tokens), ended))
+    return hypotheses
+
+
+@torch.inference_mode()
+def _attention(
+    model: LanguageModel, source_BS: Tensor, best: list[list[Hypothesis]]
+) -> dict[str, list[list[Tensor]]]:
+    """The attention weights of hypotheses, by reading each of them once."""
+    assert model.given is not None
+    sites = crossing_sites(model)
+    if not sites:
+        return {}
+    rows = [(row, hypothesis) for row, hypotheses in enumerate(best) for hypothesis in hypotheses]
+    source = source_BS[[row for row, _ in rows]]
+    longest = max(len(hypothesis.ids) for _, hypothesis in rows) + 1
+    padded = [[*hypothesis.ids, *[model.padding] * (longest - len(hypothesis.ids))] for _, hypothesis in rows]
+    tokens = shift_right(torch.tensor(padded, device=source.device), model.start)
+    if model.context is not None:
+        tokens = tokens[:, : model.context]
+    look = Look(sites)
+    model.read_from_start(tokens, source, look)
+    lengths = (source_BS != model.given.padding).sum(1).tolist()
+    maps: dict[str, list[list[Tensor]]] = {}
+    for site, weights in look.maps.items():
+        rest = iter(weights().cpu())
+        maps[site] = [
+            [next(rest)[:, : len(hypothesis.ids) + hypothesis.ended, :length] for hypothesis in hypotheses]
+            for length, hypotheses in zip(lengths, best, strict=True)
+        ]
+    return maps
+
+
+def _text(target: Tokenizer, ids: list[int], source: list[str], attention: dict[str, Tensor]) -> str:
+    """The text of a translation. An unknown word becomes the source word with the highest weight, on average over layers and heads.
+
+    So names and numbers are copied (Luong et al. 2015, "Addressing the rare word problem").
+    """
+    if target.kind != "word" or target.unknown not in ids or not attention:
+        return target.decode(ids)
+    weights_TS = torch.stack([weights_HTS.mean(0) for weights_HTS in attention.values()]).mean(0)[:, : len(source)]
+    best_T = weights_TS.argmax(1).tolist()
+    return " ".join(
+        source[best_T[place]] if token == target.unknown else target.name(token) for place, token in enumerate(ids)
+    )
+
+
+@torch.inference_mode()
+def forced(model: LanguageModel, source: Encoded, target: Encoded, places_B: Tensor) -> dict[str, Tensor]:
+    """For each site (B, H, T, S): the attention while the model reads the given translations. Row t is the state that predicts token t."""
+    assert model.given is not None
+    source_BS = source_rows(source, places_B, model.given.padding).to(model.device)
+    look = Look(crossing_sites(model))
+    rows = target_rows(target, places_B, model.start, model.padding)
+    model.read_from_start(rows.tokens_BT.to(model.device), source_BS, look)
+    return {site: weights().cpu() for site, weights in look.maps.items()}

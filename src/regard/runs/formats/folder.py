@@ -1,0 +1,141 @@
+"""regard's own format, a folder: config.json, model.safetensors, tokenizer.json. Nothing is ever unpickled.
+
+config.json holds the hashes of the other files, so a damaged run is told from a whole one. It is written last.
+"""
+
+import dataclasses
+import json
+from pathlib import Path
+from typing import Any, final
+
+from safetensors import SafetensorError
+from safetensors.torch import load_file
+
+from regard.boundary import build, check_depth, parse_json
+from regard.errors import UserError
+from regard.machine.disk import LOCK, file_hash, write_json, write_tensors, write_whole
+from regard.models import family_class
+from regard.models.contract import LanguageModel
+from regard.runs.formats.format import Format
+from regard.runs.run import FORMAT, Run, RunConfig
+from regard.tokens.choose import tokenizer_from_json
+from regard.tokens.contract import Tokenizer
+
+CONFIG, MODEL, TOKENIZER, TRAINING = "config.json", "model.safetensors", "tokenizer.json", "training.json"
+SOURCE_TOKENIZER = "source_tokenizer.json"
+
+
+@final
+class RunFolder(Format):
+    name = "regard"
+    about = "a run folder"
+
+    def recognises(self, path: Path) -> bool:
+        return path.is_dir()
+
+    def read(self, path: Path) -> Run:
+        config = read_config(path)
+        for name, expected in config.files.items():
+            if not (path / name).is_file():
+                raise UserError(f"{path}: half written ({name} is missing); train the run again")
+            if file_hash(path / name) != expected:
+                raise UserError(f"{path}: {name} was changed after it was saved; train the run again")
+        model, tokenizer, source = _open(path, config)
+        return Run(model, tokenizer, config, path, source)
+
+    def write(self, run: Run, out: Path) -> None:
+        write_run(run, out)
+
+
+def read_config(folder: Path) -> RunConfig:
+    if (folder / TRAINING).is_file() and not (folder / CONFIG).is_file():
+        again = f"go on with regard train FAMILY --out {folder} --resume"
+        raise UserError(f"{folder}: its training was stopped before the end; {again}")
+    if not (folder / CONFIG).is_file():
+        raise UserError(f"{folder}: not a run ({CONFIG} is missing); give the folder that regard train wrote")
+    text = (folder / CONFIG).read_bytes()
+    where = f"{folder}: {CONFIG}"
+    check_depth(text, where)
+    try:
+        data = json.loads(text)
+        form = data["format"]
+    except (ValueError, KeyError, TypeError):
+        raise UserError(f"{where} is damaged; train the run again") from None
+    if form in OLDER:
+        try:
+            data = OLDER[form](data)
+        except (KeyError, TypeError, AttributeError, ValueError):
+            raise UserError(f"{where} is damaged; train the run again") from None
+    elif form != FORMAT:
+        raise UserError(f"{folder}: written in format {form!r}, this regard reads format {FORMAT}; train the run again")
+    config = parse_json(RunConfig, json.dumps(data).encode(), f"{where} is damaged")
+    missing = {MODEL, TOKENIZER} - set(config.files)
+    if missing:
+        raise UserError(f"{where} is damaged: it has no hash of {', '.join(sorted(missing))}; train the run again")
+    return config
+
+
+def _from_format_1(data: dict[str, Any]) -> dict[str, Any]:
+    """Runs up to version 0.1.0: figures stood beside the rest, and paths were kept as they were typed."""
+    fields = {field.name for field in dataclasses.fields(RunConfig)}
+    figures = {name: value for name, value in data.items() if name in ("bleu", "aer")}
+    texts = {
+        part: [_record_1(record) for record in records] for part, records in data["texts"].items()
+    }
+    kept = {name: value for name, value in data.items() if name in fields}
+    return {**kept, "format": FORMAT, "texts": texts, "figures": figures, "notes": list(data.get("notes", []))}
+
+
+def _record_1(record: dict[str, Any]) -> dict[str, Any]:
+    built_in = record["name"] in ("built-in", "-")
+    files = record["files"] if "files" in record else [] if built_in else [record["name"]]
+    known = ("name", "sha256", "bytes", "first", "pairs", "held_out")
+    return {**{name: record[name] for name in known if name in record}, "files": files}
+
+
+OLDER = {1: _from_format_1}  # a reader for each older format
+
+
+def _open(folder: Path, config: RunConfig) -> tuple[LanguageModel, Tokenizer, Tokenizer | None]:
+    family = family_class(config.family)
+    try:
+        names = [name for name in (TOKENIZER, SOURCE_TOKENIZER) if name in config.files]
+        tokenizer, *source = (tokenizer_from_json(json.loads((folder / name).read_text("utf-8"))) for name in names)
+        sizes = [] if config.source_size is None else [config.source_size]
+        model = family(config.vocabulary_size, build(family.Config, config.model), *sizes)
+        model.assign(load_file(folder / MODEL))
+    except (ValueError, KeyError, TypeError, AttributeError, RuntimeError, SafetensorError, UserError) as error:
+        reason = str(error).splitlines()[0]
+        raise UserError(f"{folder}: {CONFIG} does not fit the files beside it ({reason}); train the run again") from None
+    return model.eval(), tokenizer, source[0] if source else None
+
+
+def write_run(run: Run, folder: Path, **outcome: Any) -> Run:
+    """Make a folder a run. config.json, which has the hashes of the other files, comes last."""
+    write_tensors(run.model.tensors(), folder / MODEL)
+    tokenizers = {TOKENIZER: run.tokenizer} | ({} if run.source is None else {SOURCE_TOKENIZER: run.source})
+    for name, tokenizer in tokenizers.items():
+        write_whole(folder / name, json.dumps(tokenizer.to_json(), ensure_ascii=False).encode())
+    hashes = {name: file_hash(folder / name) for name in (MODEL, *tokenizers)}
+    config = dataclasses.replace(run.config, **outcome, files=hashes)
+    write_json(dataclasses.asdict(config), folder / CONFIG)
+    return dataclasses.replace(run, config=config, folder=folder)
+
+
+def check_free(out: Path) -> None:
+    """Refuse an output folder that is neither new nor empty: nothing is ever written over."""
+    if (out / CONFIG).exists():
+        raise UserError(f"{out}: holds another run; choose another --out or remove that folder")
+    if (out / TRAINING).exists():
+        stopped = "if it was stopped, go on with --resume; or choose another --out"
+        raise UserError(f"{out}: holds a training that is not finished; {stopped}")
+    if out.exists() and (not out.is_dir() or any(entry.name != LOCK for entry in out.iterdir())):
+        raise UserError(f"{out}: is not an empty folder; choose another --out")
+
+
+def next_free(family: str, parent: Path = Path("runs")) -> Path:
+    """runs/ngram, runs/ngram-2, and so on."""
+    number = 1
+    while (out := parent / (family if number == 1 else f"{family}-{number}")).exists():
+        number += 1
+    return out

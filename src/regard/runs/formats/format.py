@@ -1,0 +1,25 @@
+"""What every format of a run can do. A new format is one file and one line in FORMATS."""
+
+from abc import ABC, abstractmethod
+from pathlib import Path
+from typing import ClassVar
+
+from regard.errors import UserError
+from regard.runs.run import Run
+
+
+class Format(ABC):
+    name: ClassVar[str]
+    about: ClassVar[str]
+    endings: ClassVar[tuple[str, ...]] = ()  # of files; none for a folder
+
+    @abstractmethod
+    def recognises(self, path: Path) -> bool:
+        """Whether the file or folder is in this format, by a look at its head."""
+
+    @abstractmethod
+    def read(self, path: Path) -> Run: ...
+
+    def write(self, run: Run, out: Path) -> None:
+        """Write a run to a path that does not exist yet."""
+        raise UserError(f"{self.about} cannot be written")

@@ -1,0 +1,167 @@
+"""A run: a model, the tokenizers it reads with, and what is known of how it was made."""
+
+import dataclasses
+import platform
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from regard import __version__
+from regard.errors import UserError
+from regard.machine.disk import absolute, relocated
+from regard.models.contract import LanguageModel
+from regard.text import parallel
+from regard.text.builtin import BUILT_IN, topics
+from regard.text.files import Source, read_file
+from regard.text.parallel import Parallel
+from regard.tokens.contract import Tokenizer
+from regard.tokens.pairs import EncodedPairs, encode_pairs
+
+FORMAT = 2
+
+
+@dataclass(frozen=True, kw_only=True)
+class TextRecord:
+    """What a run remembers of a text it has read."""
+
+    name: str
+    sha256: str
+    bytes: int
+    first: int = 0  # the text begins at this character of its file: the part before it is training text
+    pairs: int | None = None
+    held_out: bool = False
+    files: tuple[str, ...] = ()  # as absolute paths; none for the built-in text and standard input
+    folder: str | None = None  # of the run when it was written, so that text moved together with the run is found
+
+    def paths(self, now: Path | None) -> list[str]:
+        """Where the files are, for a run that lies in the folder `now`."""
+        return [relocated(path, self.folder, now) if self.folder and now else path for path in self.files]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Texts:
+    train: tuple[TextRecord, ...] = ()
+    valid: tuple[TextRecord, ...] = ()
+    test: tuple[TextRecord, ...] = ()
+
+    @classmethod
+    def of(cls, parts: dict[str, list[dict[str, Any]]], out: Path) -> "Texts":
+        """The records of a task's texts, with paths that do not depend on where the command was typed."""
+        return cls(**{name: tuple(_record(record, out) for record in records) for name, records in parts.items()})
+
+    def every(self) -> Iterator[TextRecord]:
+        yield from (*self.train, *self.valid, *self.test)
+
+
+def _record(record: dict[str, Any], out: Path) -> TextRecord:
+    names = record.get("files", () if record["name"] in ("-", BUILT_IN) else (record["name"],))
+    files = tuple(absolute(name) for name in names)
+    return TextRecord(**{**record, "files": files, "folder": absolute(str(out))})
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunConfig:
+    """The content of config.json."""
+
+    format: int = FORMAT
+    family: str
+    vocabulary_size: int
+    source_size: int | None = None
+    model: dict[str, Any]
+    texts: Texts = Texts()
+    seed: int | None = None
+    training: dict[str, Any] | None = None
+    notes: tuple[str, ...] = ()
+    longest: int | None = None  # sentence pairs with more tokens on a side were left out
+    steps: int = 0
+    best_step: int = 0
+    tokens: int = 0
+    seconds: float = 0.0
+    loss: float | None = None  # on all of the validation text
+    figures: dict[str, float] = field(default_factory=dict)  # more figures of the finished model
+    made_from: str | None = None  # the file or folder of another tool
+    versions: dict[str, str] = field(default_factory=dict)
+    files: dict[str, str] = field(default_factory=dict)  # the hashes of the other files of the run
+
+
+@dataclass(frozen=True)
+class Run:
+    model: LanguageModel
+    tokenizer: Tokenizer
+    config: RunConfig
+    folder: Path | None = None
+    source: Tokenizer | None = None  # the tokenizer of source sentences
+
+    @property
+    def fingerprint(self) -> str | None:
+        """The hash of the weights."""
+        return self.config.files.get("model.safetensors")
+
+    def own_text(self) -> list[Source]:
+        """The test or validation text that the run was given when it was trained."""
+        records = self.config.texts.test or self.config.texts.valid
+        if not records:
+            raise UserError("this run was trained without validation or test text; say which text: --text FILE")
+        return [self.read_again(record) for record in records]
+
+    def read_again(self, record: TextRecord) -> Source:
+        if record.name == "-":
+            raise UserError("this run's text came from standard input and is gone; say which text: --text FILE")
+        whole = topics() if record.name == BUILT_IN else read_file(record.paths(self.folder)[0])
+        source = Source(whole.name, whole.text[record.first :], record.first)
+        if source.sha256 != record.sha256:
+            raise UserError(f"{source.name}: has changed since the run was trained; name the text yourself: --text FILE")
+        return source
+
+    def held_out_pairs(self) -> Parallel:
+        """The validation pairs of the run's training, read again."""
+        record = self.config.texts.valid[0]
+        pairs = parallel.read(record.paths(self.folder))
+        if record.held_out:
+            pairs = parallel.hold_out(pairs)[1]
+        _, pairs = encode_pairs(pairs, *self.both_tokenizers(), self.config.longest or 1 << 30)
+        if pairs.record()["sha256"] != record.sha256:
+            files = "name the text yourself: --source FILE --target FILE"
+            raise UserError(f"{record.name}: has changed since the run was trained; {files}")
+        return pairs
+
+    def encode_pairs(self, pairs: Parallel) -> tuple[EncodedPairs, Parallel]:
+        """Pairs as integers; those that are too long for the model are left out."""
+        longest = None if self.model.given is None else self.model.given.longest
+        return encode_pairs(pairs, *self.both_tokenizers(), longest or 1 << 30)
+
+    def both_tokenizers(self) -> tuple[Tokenizer, Tokenizer]:
+        """(source, target)"""
+        translator(self)
+        assert self.source is not None
+        return self.source, self.tokenizer
+
+
+def describe(model: LanguageModel, **known: Any) -> RunConfig:
+    """The config of a run with this model."""
+    versions = {"regard": __version__, "torch": torch.__version__, "python": platform.python_version()}
+    return RunConfig(
+        family=model.family,
+        vocabulary_size=model.vocabulary_size,
+        source_size=None if model.given is None else model.given.size,
+        model=dataclasses.asdict(model.config),
+        versions=versions,
+        **known,
+    )
+
+
+def writer(run: Run) -> Run:
+    """The run, if it goes on from a text; an error if its state begins with something else."""
+    if run.model.given is not None:
+        raise UserError("this run translates; use regard translate, or evaluate with --source and --target")
+    return run
+
+
+def translator(run: Run) -> Run:
+    """The run, if its state begins with a source sentence."""
+    if run.model.given is None or run.source is None:
+        raise UserError(f"{run.model.family} does not translate; train a recurrent-translator or a transformer-translator")
+    return run

@@ -1,0 +1,415 @@
+"""The laws that every language model keeps, as functions: run them over a family of your own.
+
+    from regard import testing
+
+    for name, law in testing.LAWS.items():
+        law(lambda: MyFamily(11, MyFamily.Config(width=7)))
+
+`make` gives a new, small model with random weights. A law raises an AssertionError that says what it found. The laws run in float64 at
+1e-10. Sizes should be distinct primes, so that a transposed axis cannot pass.
+
+Shape legend: B rows, T positions, V vocabulary.
+"""
+
+import itertools
+import random
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import torch
+from torch import Tensor
+
+from regard.models.contract import LanguageModel, Prediction, State
+from regard.parts.edits import Scale
+from regard.parts.look import Look
+from regard.probabilities.decoder import generate
+from regard.probabilities.measures import token_losses
+from regard.probabilities.sampling import Sampling
+from regard.tokens.contract import Encoded
+from regard.tokens.pairs import EncodedPairs
+
+Make = Callable[[], LanguageModel]
+EXACT = 1e-10  # float64: some hundred operations on numbers of order one, at 2e-16 each, with room for exp and log
+EXAMPLES = 12
+LONGEST = 17
+
+
+@contextmanager
+def double() -> Iterator[None]:
+    """Everything made inside is float64."""
+    before = torch.get_default_dtype()
+    torch.set_default_dtype(torch.float64)
+    try:
+        yield
+    finally:
+        torch.set_default_dtype(before)
+
+
+class Case:
+    """A model and random texts for it. Rows of a model with a source all begin with sources of their own."""
+
+    def __init__(self, make: Make, seed: int = 0):
+        self.model = make().eval()
+        self.random = random.Random(seed)
+        self.size = self.model.vocabulary_size
+
+    def text(self, longest: int = LONGEST) -> list[int]:
+        return [self.random.randrange(self.size) for _ in range(self.random.randint(1, longest))]
+
+    def given(self, rows: int) -> int | Tensor:
+        """The number of rows, or a source sentence for each, padded anywhere."""
+        if self.model.given is None:
+            return rows
+        size, padding = self.model.given.size, self.model.given.padding
+        sources = [[self.random.randrange(size) for _ in range(self.random.randint(1, 5))] for _ in range(rows)]
+        return torch.tensor(self.padded(sources, padding))
+
+    def padded(self, texts: list[list[int]], padding: int, where: str = "anywhere") -> list[list[int]]:
+        """Rows of one length, padded on the right or anywhere."""
+        longest = max(map(len, texts))
+        rows = []
+        for text in texts:
+            row = list(text)
+            while len(row) < longest:
+                row.insert(len(row) if where == "right" else self.random.randint(0, len(row)), padding)
+            rows.append(row)
+        return rows
+
+    def begin(self, given: int | Tensor) -> State:
+        return self.model.begin(given)
+
+    def read(self, ids: list[int], given: int | Tensor, look: Look | None = None) -> tuple[Prediction, State]:
+        """One row, behind the start mark."""
+        return self.model(torch.tensor([[self.model.start, *ids]]), self.model.begin(given, look), look)
+
+    def log_probs(self, ids: list[int], given: int | Tensor, look: Look | None = None) -> Tensor:
+        return self.read(ids, given, look)[0].log_probs()
+
+
+def row_of(given: int | Tensor, row: int) -> int | Tensor:
+    return 1 if isinstance(given, int) else given[row : row + 1]
+
+
+def close(first: Tensor, second: Tensor, tolerance: float = EXACT) -> None:
+    torch.testing.assert_close(first, second, rtol=tolerance, atol=tolerance)
+
+
+def law(check: Callable[[Case], None]) -> Callable[[Make], None]:
+    """A check of one random case, as a law over several."""
+
+    def over_cases(make: Make) -> None:
+        with double():
+            for seed in range(EXAMPLES):
+                check(Case(make, seed))
+
+    over_cases.__doc__ = check.__doc__
+    return over_cases
+
+
+def probabilities_sum_to_one(case: Case) -> None:
+    """At every position, the probabilities of all tokens sum to one."""
+    ids = case.text()
+    log_probs_BTV = case.log_probs(ids, case.given(1))
+    assert log_probs_BTV.shape == (1, len(ids) + 1, case.size)
+    close(log_probs_BTV.exp().sum(2), torch.ones(1, len(ids) + 1))
+
+
+def whole_equals_split(case: Case) -> None:
+    """A text read at once gives the same predictions and position as the same text in pieces, with the state carried."""
+    ids, given = case.text(), case.given(1)
+    tokens_BT = torch.tensor([[case.model.start, *ids]])
+    whole, whole_state = case.read(ids, given)
+    cuts = {case.random.randint(0, tokens_BT.shape[1]) for _ in range(4)}
+    if case.random.random() < 0.3:
+        cuts = set(range(tokens_BT.shape[1]))  # one token at a time
+    state, parts = case.begin(given), []
+    for begin, end in itertools.pairwise(sorted({0, tokens_BT.shape[1], *cuts})):
+        prediction, state = case.model(tokens_BT[:, begin:end], state)
+        parts.append(prediction.log_probs())
+    close(torch.cat(parts, 1), whole.log_probs())
+    assert torch.equal(state.position_B, whole_state.position_B)
+    assert int(state.position_B) == len(ids) + 1
+
+
+def no_leak_by_perturbation(case: Case) -> None:
+    """Another token at one position changes no prediction before it."""
+    ids, given = case.text(), case.given(1)
+    place, other = case.random.randrange(len(ids)), case.random.randrange(case.size)
+    changed = [*ids[:place], other, *ids[place + 1 :]]
+    before, after = (case.log_probs(text, given)[:, : place + 1] for text in (ids, changed))
+    close(before, after)
+
+
+def no_leak_by_gradient(case: Case) -> None:
+    """No prediction has a gradient with respect to the embedding of a later token; each has one of its own token."""
+    embedded = list[Tensor]()
+    for name, module in case.model.named_modules():
+        if isinstance(module, torch.nn.Embedding) and "source" not in name:  # a source is read before the text
+            module.register_forward_hook(lambda module, inputs, output: embedded.append(output))
+    ids = case.text(7)
+    log_probs_BTV = case.log_probs(ids, case.given(1))
+    calls = [call for call in embedded if call.shape[1] == len(ids) + 1]  # of the tokens, not of what a state remembers
+    for t in range(len(ids) + 1):
+        target = log_probs_BTV[0, t].square().sum()
+        for gradient in torch.autograd.grad(target, calls, retain_graph=True) if calls else ():
+            assert float(gradient[0, t + 1 :].abs().sum()) == 0, f"position {t} sees a later one"
+            assert float(gradient[0, t].abs().sum()) > 0, f"position {t} does not see its own token"
+
+
+def a_row_equals_that_row_alone(case: Case) -> None:
+    """A row in a batch, with padding anywhere, equals the row alone; also when the batch is read on."""
+    texts = [case.text() for _ in range(case.random.randint(2, 4))]
+    given, more = case.given(len(texts)), case.text(5)
+    rows = case.padded([[case.model.start, *text] for text in texts], case.model.padding)
+    batch, state = case.model(torch.tensor(rows), case.begin(given))
+    batch_BTV = batch.log_probs()
+    more_BTV = case.model(torch.tensor([more] * len(texts)), state.copy())[0].log_probs()
+    for number, text in enumerate(texts):
+        alone, alone_state = case.read(text, row_of(given, number))
+        real_T = torch.tensor(rows[number]) != case.model.padding
+        close(batch_BTV[number][real_T], alone.log_probs()[0])
+        assert int(state.position_B[number]) == int(alone_state.position_B)
+        close(more_BTV[number], case.model(torch.tensor([more]), alone_state)[0].log_probs()[0])
+
+
+def padding_is_a_property_of_the_rows(case: Case) -> None:
+    """Training mode does not change what padding means, on the left, anywhere, or promised to be on the right."""
+    texts = [case.text() for _ in range(3)]
+    given = case.given(3)
+    alone = [case.log_probs(text, row_of(given, number))[0] for number, text in enumerate(texts)]
+    case.model.train()
+    start = case.model.start
+    if not torch.equal(*(case.model.read_from_start(torch.tensor([[start, 1, 2, 3]]), _first(given))[0].log_probs() for _ in "ab")):
+        return  # dropout: no two calls are alike
+    for where, promise in (("anywhere", "anywhere"), ("right", "anywhere"), ("right", "right")):
+        rows = case.padded([[start, *text] for text in texts], case.model.padding, where)
+        prediction, _ = case.model(torch.tensor(rows), case.begin(given), padded=promise)
+        log_probs_BTV = prediction.log_probs()
+        for number, expected_TV in enumerate(alone):
+            real_T = torch.tensor(rows[number]) != case.model.padding
+            close(log_probs_BTV[number][real_T], expected_TV)
+
+
+def _first(given: int | Tensor) -> Tensor | None:
+    return None if isinstance(given, int) else given[:1]
+
+
+def padding_alone_changes_nothing(case: Case) -> None:
+    """A call that reads only padding leaves the state as it was."""
+    given = case.given(1)
+    _, state = case.read(case.text(), given)
+    position = int(state.position_B)
+    next_BT = torch.tensor([[case.random.randrange(case.size)]])
+    expected = case.model(next_BT, state.copy())[0].log_probs()
+    _, padded = case.model(torch.full((1, 2), case.model.padding), state)
+    assert int(padded.position_B) == position
+    close(case.model(next_BT, padded)[0].log_probs(), expected)
+
+
+def _batch(case: Case) -> tuple[State, int]:
+    texts = [case.text() for _ in range(case.random.randint(1, 3))]
+    rows = case.padded([[case.model.start, *text] for text in texts], case.model.padding)
+    return case.model(torch.tensor(rows), case.begin(case.given(len(texts))))[1], len(texts)
+
+
+def picked_rows_go_on_like_the_rows_they_came_from(case: Case) -> None:
+    """`pick` takes any rows in any order, repeats included."""
+    state, count = _batch(case)
+    rows = torch.tensor([case.random.randrange(count) for _ in range(case.random.randint(1, 5))])
+    more_BT = torch.tensor([[2, 7]])
+    expected = case.model(more_BT.expand(count, -1), state.copy())[0].log_probs()
+    picked = case.model(more_BT.expand(len(rows), -1), state.pick(rows))[0].log_probs()
+    close(picked, expected[rows])
+
+
+def joined_rows_go_on_like_the_rows_they_came_from(case: Case) -> None:
+    """`join` puts the rows of several states side by side, whatever they remember."""
+    states = [_batch(case) for _ in range(3)]
+    more_BT = torch.tensor([[2, 7, 1]])
+    expected = torch.cat([case.model(more_BT.expand(count, -1), state.copy())[0].log_probs() for state, count in states])
+    joined = State.join([state for state, _ in states])
+    close(case.model(more_BT.expand(len(expected), -1), joined)[0].log_probs(), expected)
+
+
+def a_reset_row_begins_anew(case: Case) -> None:
+    """`reset` lets some rows begin anew while the others go on. Rows that begin with a source are not reset."""
+    if case.model.given is not None:
+        return
+    ids = case.text()
+    _, state = case.model(torch.tensor([[case.model.start, 1, 2], [case.model.start, 3, 4]]), case.begin(2))
+    goes_on = case.model(torch.tensor([ids]), state.copy().pick(torch.tensor([1])))[0].log_probs()
+    begins = case.model(torch.tensor([ids]), case.begin(1))[0].log_probs()
+    both = case.model(torch.tensor([ids, ids]), state.reset(torch.tensor([True, False])))[0].log_probs()
+    close(both, torch.cat([begins, goes_on]))
+
+
+def nll_loss_and_at_agree_with_log_probs(case: Case) -> None:
+    """All ways to ask a prediction say the same. Targets are read next, or not, or left out."""
+    ids = case.text()
+    prediction, _ = case.read(ids, case.given(1))
+    log_probs_BTV = prediction.log_probs().detach()
+    targets = [case.random.choice([token, 0, case.size - 1, -1]) for token in [*ids, 0]]
+    targets_BT = torch.tensor([targets])
+    expected = torch.tensor([[-float(log_probs_BTV[0, t, y]) if y >= 0 else 0.0 for t, y in enumerate(targets)]])
+    close(prediction.nll(targets_BT), expected)
+    real = sum(y >= 0 for y in targets)
+    if bool(expected.isfinite().all()):
+        loss, weight = prediction.loss(targets_BT)
+        close(loss.detach(), expected.sum())
+        assert float(weight) == real
+    places_BK = torch.tensor([[len(ids), 0]])
+    close(prediction.at(places_BK).log_probs(), log_probs_BTV[:, [len(ids), 0]])
+    few = prediction.at(places_BK).nll(torch.tensor([[case.size - 1, 0]]))
+    close(few, -torch.stack([log_probs_BTV[:, -1, case.size - 1], log_probs_BTV[:, 0, 0]], 1))
+
+
+def parts_sum(case: Case) -> None:
+    """Parts of a probability sum to it. Parts of scores differ between two tokens as the log-probabilities do."""
+    ids = case.text()
+    prediction, _ = case.read(ids, case.given(1))
+    first_BT, second_BT = (torch.tensor([[case.random.randrange(case.size) for _ in [0, *ids]]]) for _ in "ab")
+    parts, other = prediction.parts(first_BT), prediction.parts(second_BT)
+    if parts.of == "probability":
+        close(parts.total().double(), (-prediction.nll(first_BT)).exp().double())
+        return
+    close(parts.total() - other.total(), prediction.nll(second_BT) - prediction.nll(first_BT))
+
+
+def accumulated_batches_equal_one_batch(case: Case) -> None:
+    """The sums and weights of the rows of a batch add up to those of the batch."""
+    texts = [case.text() for _ in range(3)]
+    given = case.given(3)
+    rows = torch.tensor(case.padded([[case.model.start, *text] for text in texts], case.model.padding, "right"))
+    targets = torch.tensor(case.padded([[*text, 0] for text in texts], -1, "right"))
+    for smoothing in (0.0, 0.1):
+        prediction, _ = case.model(rows, case.begin(given))
+        if not bool(prediction.log_probs().isfinite().all()):
+            return
+        loss, weight = prediction.loss(targets, smoothing=smoothing)
+        each = [
+            case.model(rows[n : n + 1], case.begin(row_of(given, n)))[0].loss(targets[n : n + 1], smoothing=smoothing) for n in range(3)
+        ]
+        close(loss, torch.stack([part for part, _ in each]).sum())
+        assert float(weight) == sum(float(part) for _, part in each) == sum(len(text) + 1 for text in texts)
+
+
+def gradients_are_finite(case: Case) -> None:
+    """Also for targets that cannot be copied from the context."""
+    parameters = [parameter for parameter in case.model.parameters() if parameter.requires_grad]
+    if not parameters:
+        return
+    padding, last = case.model.padding, case.size - 1
+    tokens_BT = torch.tensor([[case.model.start, 1, 2, 1, padding], [case.model.start, 3, padding, padding, padding]])
+    targets_BT = torch.tensor([[1, 2, 1, last, -1], [last - 1, last, -1, -1, -1]])
+    for smoothing in (0.0, 0.1):
+        loss, _ = case.model(tokens_BT, case.begin(case.given(2)))[0].loss(targets_BT, smoothing=smoothing)
+        for gradient in torch.autograd.grad(loss, parameters, allow_unused=True):
+            assert gradient is None or bool(gradient.isfinite().all())
+
+
+def the_same_call_gives_the_same_bits(case: Case) -> None:
+    """And a copied state is not used up."""
+    given, ids = case.given(1), case.text()
+    first, state = case.read(ids, given)
+    assert torch.equal(first.log_probs(), case.log_probs(ids, given))
+    more_BT = torch.tensor([case.text(3)])
+    kept = state.copy()
+    again = case.model(more_BT, state.copy())[0].log_probs()
+    assert torch.equal(case.model(more_BT, kept)[0].log_probs(), again)
+    same = state.with_tensors(state.tensors())
+    assert torch.equal(case.model(more_BT, same)[0].log_probs(), again)
+
+
+def a_row_is_written_as_if_alone(case: Case) -> None:
+    """Generation: a row does not depend on its neighbours, however long they are, also past the end of the context."""
+    model, length = case.model, 9
+    if model.context is not None and not model.carries:
+        length = model.context + 5 - LONGEST // 2
+    texts = [case.text(5) for _ in range(3)]
+    given = case.given(3)
+    together = _written(case, given, texts, length)
+    for number, text in enumerate(texts):
+        assert _written(case, row_of(given, number), [text], length, number) == [together[number]]
+
+
+def _written(case: Case, given: int | Tensor, texts: list[list[int]], length: int, number: int = 0) -> list[list[int]]:
+    prompts = [[case.model.start, *text] for text in texts]
+    numbers = list(range(number, number + len(texts)))
+    steps = generate(case.model, case.begin(given), prompts, length, None, Sampling(top_p=0.9), seed=3, numbers=numbers)
+    return [list(row) for row in zip(*(step.token_B.tolist() for step in steps), strict=True)]
+
+
+def watching_changes_no_bit(case: Case) -> None:
+    """Every declared site fires, holds what it declares, and watching it changes nothing."""
+    sites, ids, given = case.model.sites(), case.text(6), case.given(1)
+    look = Look(["*"])
+    assert torch.equal(case.log_probs(ids, given, look), case.log_probs(ids, given))
+    assert look.maps.keys() | look.values.keys() == sites.keys()
+    for name, weights in look.maps.items():
+        assert sites[name].holds != "values", name
+        whole_BHTK = weights()
+        assert whole_BHTK.dim() == len(sites[name].axes), name
+        some = torch.tensor([whole_BHTK.shape[2] - 1, 0])
+        close(weights(some), whole_BHTK[:, :, some])
+        if sites[name].holds == "weights":
+            sums = whole_BHTK.sum(3)
+            assert bool(((sums - 1).abs().lt(1e-9) | (sums == 0)).all()), f"{name}: rows sum to neither 1 nor 0"
+    for name, value in look.values.items():
+        assert sites[name].holds == "values", name
+        assert value.dim() == len(sites[name].axes), name
+
+
+def an_edit_that_changes_nothing_changes_no_figure(case: Case) -> None:
+    """Scaling by one, at any site, changes no prediction, no measured loss and no generated text."""
+    from regard.models.wrappers.edited import Edited
+
+    sites = list(case.model.sites())
+    if not sites:
+        return
+    name = case.random.choice(sites)
+    edited = Edited(case.model, {name: Scale(site=name, by=1.0)})
+    ids, given = case.text(), case.given(1)
+    tokens_BT = torch.tensor([[case.model.start, *ids]])
+    close(edited(tokens_BT, edited.begin(given))[0].log_probs(), case.log_probs(ids, given))
+    close(token_losses(edited, _examples(case)), token_losses(case.model, _examples(case)))
+    text, other = _written(case, given, [ids[:3]], 9), None
+    case.model = edited
+    other = _written(case, given, [ids[:3]], 9)
+    assert text == other
+
+
+def _examples(case: Case) -> Encoded | EncodedPairs:
+    """A text of some documents, or sentence pairs, always the same for a case."""
+    chance = random.Random(5)
+    limit = 29 if case.model.given is None else 7
+
+    def encoded(size: int) -> Encoded:
+        lengths = [chance.randint(1, limit) for _ in range(5)]
+        ids = torch.tensor([chance.randrange(size) for _ in range(sum(lengths))])
+        return Encoded(ids, torch.tensor(lengths).cumsum(0), bytes=len(ids), unknown=0)
+
+    target = encoded(case.size)
+    return target if case.model.given is None else EncodedPairs(encoded(case.model.given.size), target)
+
+
+CHECKS = (
+    probabilities_sum_to_one,
+    whole_equals_split,
+    no_leak_by_perturbation,
+    no_leak_by_gradient,
+    a_row_equals_that_row_alone,
+    padding_is_a_property_of_the_rows,
+    padding_alone_changes_nothing,
+    picked_rows_go_on_like_the_rows_they_came_from,
+    joined_rows_go_on_like_the_rows_they_came_from,
+    a_reset_row_begins_anew,
+    nll_loss_and_at_agree_with_log_probs,
+    parts_sum,
+    accumulated_batches_equal_one_batch,
+    gradients_are_finite,
+    the_same_call_gives_the_same_bits,
+    a_row_is_written_as_if_alone,
+    watching_changes_no_bit,
+    an_edit_that_changes_nothing_changes_no_figure,
+)
+LAWS: dict[str, Callable[[Make], None]] = {check.__name__: law(check) for check in CHECKS}

@@ -1,0 +1,88 @@
+"""What a training writes beside its weights: metrics, timing, samples.
+
+metrics.jsonl and samples.txt hold only what can be repeated to the bit; timing.jsonl holds the seconds.
+"""
+
+import json
+import math
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from regard.errors import MachineError
+from regard.training.board import Board
+from regard.training.task import Progress
+
+METRICS, TIMING, SAMPLES = "metrics.jsonl", "timing.jsonl", "samples.txt"
+
+
+class Losses:
+    """Losses of the last steps, still on the device. Reading them waits for the device, so they are not read at every step."""
+
+    def __init__(self) -> None:
+        self.waiting = list[Tensor]()
+
+    def add(self, loss: Tensor) -> None:
+        self.waiting.append(loss)
+
+    def settle(self, progress: Progress) -> float:
+        """Add the waiting losses to the progress; the result is the last one."""
+        values = torch.stack(self.waiting).tolist() if self.waiting else []
+        self.waiting.clear()
+        for back, value in zip(range(len(values), 0, -1), values, strict=True):
+            if not math.isfinite(value):
+                advice = "train again, into another --out, with a lower --learning-rate"
+                raise MachineError(f"the loss is not a number at step {progress.step - back + 1}: {advice}")
+            progress.summed_loss += value
+        progress.summed_steps += len(values)
+        return values[-1] if values else math.nan
+
+
+class Log:
+    """The files, cut to what the progress remembers: lines that were written after the last checkpoint are forgotten."""
+
+    def __init__(self, out: Path, progress: Progress, tensorboard: bool):
+        self._out = out
+        for name in (METRICS, TIMING, SAMPLES):
+            path = out / name
+            lines = path.read_text("utf-8").splitlines(keepends=True) if path.exists() else []
+            starts = [number for number, line in enumerate(lines) if name != SAMPLES or line.startswith(HEAD)]
+            end = starts[progress.metrics] if progress.metrics < len(starts) else len(lines)
+            path.write_text("".join(lines[:end]), "utf-8")
+        self._board = Board(out / "tensorboard", progress.step) if tensorboard else None
+
+    def write(
+        self,
+        progress: Progress,
+        train_loss: float,
+        valid_loss: float | None,
+        judged: float,
+        learning_rate: float,
+        sample: str | None,
+    ) -> None:
+        loss = train_loss if valid_loss is None else valid_loss
+        row = {
+            "step": progress.step,
+            "tokens": progress.tokens,
+            "train_loss": train_loss,
+            "valid_loss": valid_loss,
+            **({} if judged == loss else {"judged": judged}),
+            "learning_rate": learning_rate,
+        }
+        if self._board is not None:
+            self._board.write(row)
+        self._append(METRICS, json.dumps(row))
+        self._append(TIMING, json.dumps({"step": progress.step, "seconds": progress.seconds}))
+        # a line of a sample is indented, so that no sample can contain a head
+        lines = "\n".join(f"    {line}" for line in (sample or "").split("\n"))
+        self._append(SAMPLES, f"{HEAD}{progress.step}\n{lines}")
+        progress.metrics += 1
+        progress.summed_loss, progress.summed_steps = 0.0, 0
+
+    def _append(self, name: str, text: str) -> None:
+        with (self._out / name).open("a", encoding="utf-8") as file:
+            file.write(text + "\n")
+
+
+HEAD = "--- step "

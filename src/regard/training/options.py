@@ -1,0 +1,210 @@
+"""The options of a training: text, tokens, the family's own, and those of the loop."""
+
+import dataclasses
+import math
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Literal
+
+from regard.boundary import build
+from regard.errors import UserError
+from regard.models import FAMILIES, family_class
+from regard.models.contract import LanguageModel
+from regard.ranges import at_least
+from regard.tokens.choose import TokenOptions
+
+PATHS = ("text", "valid", "test", "source", "target", "pairs", "valid_source", "valid_target", "vocabulary")  # options that name files
+SEVERAL = ("text", "valid", "test")  # options that name any number of files
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class OutputOptions:
+    out: str | None = None
+    """The run folder to write (runs/FAMILY)."""
+    seed: int = 1
+    """Seed of everything that is random."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class TextOptions(OutputOptions):
+    text: tuple[str, ...] = ()
+    """Training text: files, folders, globs, or - for standard input. Without it, the built-in text."""
+    valid: tuple[str, ...] = ()
+    """Validation text. Without --valid and --test, the last tenth of the training text is held out."""
+    test: tuple[str, ...] = ()
+    """Test text, which the run remembers for `regard evaluate`."""
+    hold: float = 0.1
+    """Share of the training text that is held out for validation if neither validation nor test text is given; 0: nothing."""
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.hold <= 0.5:
+            raise UserError("`hold` is a share between 0 and 0.5")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class PairOptions(OutputOptions):
+    source: str | None = None
+    """Sentences, a line each. Without any files, the built-in English and Spanish."""
+    target: str | None = None
+    """Their translations, line by line."""
+    pairs: str | None = None
+    """Both in one file instead: source TAB target."""
+    valid_source: str | None = None
+    """Validation sentences. Without them, a tenth of the source sentences is held out."""
+    valid_target: str | None = None
+    """Their translations."""
+    shared: bool = False
+    """One vocabulary for both sides (bpe)."""
+    longest: int = 100
+    """Pairs with more tokens on a side are left out, and counted."""
+    batch_tokens: int = 1024
+    """Tokens of a batch on its longer side, padding included."""
+    stop_on: Literal["loss", "bleu"] = "loss"
+    """The better validation is the one with the lower loss, or with the higher BLEU."""
+
+    def __post_init__(self) -> None:
+        at_least(1, longest=self.longest, batch_tokens=self.batch_tokens)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class TrainingOptions:
+    steps: int | None = None
+    """Steps of training (1000, unless minutes are given)."""
+    minutes: float | None = None
+    """Minutes of training, instead of steps."""
+    batch: int = 16
+    """Rows of a batch."""
+    segment: int = 64
+    """Tokens of a row in one step, for families that carry a state (dan, window, recurrent)."""
+    learning_rate: float = 0.002
+    """The highest learning rate."""
+    warmup: float = 0.05
+    """Share of the training in which the learning rate rises."""
+    decay: Literal["cosine", "linear"] = "cosine"
+    """The shape in which the learning rate falls after that."""
+    floor: float = 0.01
+    """The last learning rate, as a share of the highest."""
+    label_smoothing: float = 0.0
+    """Share of each target that goes to all tokens alike."""
+    average: int = 1
+    """Average the weights of this many last validations, if that is better than the best of them."""
+    weight_decay: float = 0.1
+    """How strongly matrices are drawn to zero."""
+    beta2: float = 0.99
+    """AdamW's memory of squared gradients."""
+    clip: float = 1.0
+    """The largest norm of a gradient."""
+    accumulate: int = 1
+    """Batches whose gradients are added for one step."""
+    optimiser: Literal["adamw", "muon", "sgd"] = "adamw"
+    """Muon moves the matrices inside the model and AdamW the rest. For sgd, try a learning rate of 20 and a clip of 0.25."""
+    precision: Literal["auto", "fp32", "bf16"] = "auto"
+    """Precision of linear layers; auto measures once whether bf16 is faster on this machine."""
+    compile: Literal["auto", "on", "off"] = "auto"
+    """Use torch.compile; auto: on a GPU, for models without a carried state."""
+    evaluate_every: int = 200
+    """Steps between validations, each followed by a checkpoint."""
+    patience: int = 0
+    """Stop after this many validations without a better one; 0 never stops early."""
+    tensorboard: bool = False
+    """Also write the metrics for TensorBoard into the run's folder (needs regard[tensorboard])."""
+    size: Literal["small", "medium"] = "small"
+    """Which defaults: for seconds on a CPU, or for minutes on a GPU."""
+    resume: bool = False
+    """Go on with the stopped training in --out, with the options and the text it began with."""
+
+    def __post_init__(self) -> None:
+        positive = ("steps", "minutes", "batch", "segment", "learning_rate", "clip", "accumulate", "evaluate_every", "average")
+        for name in positive:
+            value = getattr(self, name)
+            if value is not None and not 0 < value < math.inf:
+                raise UserError(f"`{name}` must be above 0")
+        if self.steps is not None and self.minutes is not None:
+            raise UserError("give `steps` or `minutes`, not both")
+        if not (0 <= self.warmup < 1 and 0 <= self.floor <= 1):
+            raise UserError("`warmup` and `floor` are shares: 0 or more and below 1")
+        if not 0 <= self.label_smoothing < 1:
+            raise UserError("`label_smoothing` is a share: 0 or more and below 1")
+        if not 0 <= self.beta2 < 1 or self.weight_decay < 0 or self.patience < 0:
+            raise UserError("`beta2` lies between 0 and 1; `weight_decay` and `patience` are 0 or more")
+        if self.optimiser == "sgd" and self.learning_rate * self.weight_decay > 0.01:
+            raise UserError(
+                "with `optimiser` sgd each step takes `learning_rate` times `weight_decay` off every weight: "
+                "give `weight_decay` 1e-6, or 0"
+            )
+
+
+DATA_OPTIONS: dict[str, type[OutputOptions]] = {"text": TextOptions, "pairs": PairOptions}
+TOKEN_DEFAULTS: dict[str, dict[str, Any]] = {"text": {}, "pairs": {"tokens": "word", "document": "line"}}
+
+
+@dataclasses.dataclass(frozen=True)
+class Options:
+    """The options of one training, sorted."""
+
+    family: type[LanguageModel]
+    data: Any  # TextOptions or PairOptions, by what the family reads
+    tokens: TokenOptions
+    model: Any  # the family's Config
+    training: TrainingOptions | None  # None: the family does not learn by gradient descent
+
+
+def option_kinds(family: type[LanguageModel]) -> list[type]:
+    """The dataclasses that hold a family's options, with the family's own defaults: data, tokens, model, training."""
+    kinds: list[type] = [DATA_OPTIONS[family.reads], with_defaults(TokenOptions, TOKEN_DEFAULTS[family.reads]), family.Config]
+    return [*kinds, with_defaults(TrainingOptions, family.training_defaults)] if family.learns == "descent" else kinds
+
+
+def with_defaults(kind: type, defaults: Mapping[str, Any]) -> type:
+    """A dataclass with other defaults."""
+    annotations = {field.name: field.type for field in dataclasses.fields(kind) if field.name in defaults}
+    own = type(kind.__name__, (kind,), {**defaults, "__annotations__": annotations})
+    return dataclasses.dataclass(frozen=True, kw_only=True)(own)
+
+
+def read_options(family: type[LanguageModel], given: Mapping[str, Any]) -> Options:
+    """Options by name, sorted and checked. An unknown name, or a value of the wrong kind, is the user's mistake."""
+    values = {name: _files(value) if name in SEVERAL else value for name, value in given.items()}
+    if values.get("size") == "medium":
+        values = {**family.medium, **values}
+    unused = unused_options(family)
+    for name in values:
+        if name in unused:
+            raise UserError(f"{family.family} has no `{name}`: {unused[name]}")
+    kinds = option_kinds(family)
+    names = [option_names(kind) for kind in kinds]
+    unknown = sorted(set(values) - set().union(*names))
+    if unknown:
+        raise UserError(_unknown(family.family, unknown[0], set().union(*names)))
+    built = [
+        build(kind, {name: value for name, value in values.items() if name in own}) for kind, own in zip(kinds, names, strict=True)
+    ]
+    return Options(family, *built[:3], training=built[3] if len(built) > 3 else None)
+
+
+def unused_options(family: type[LanguageModel]) -> dict[str, str]:
+    """Options of the loop that mean nothing for a family, and what to give instead."""
+    if family.reads == "pairs":
+        return dict.fromkeys(("batch", "segment"), "it reads pairs; give `batch_tokens`")
+    return {"segment": "it reads whole contexts; give `context`"} if family.bounded else {}
+
+
+def option_names(kind: type) -> set[str]:
+    return {field.name for field in dataclasses.fields(kind)}
+
+
+def owners(name: str) -> list[str]:
+    """The families that have an option of this name."""
+    classes = ((family, family_class(family)) for family in FAMILIES)
+    return [family for family, kind in classes if any(name in option_names(options) for options in option_kinds(kind))]
+
+
+def _unknown(family: str, name: str, known: set[str]) -> str:
+    others = owners(name)
+    hint = f"it belongs to {', '.join(others)}" if others else f"there are: {', '.join(sorted(known))}"
+    return f"{family} has no option {name!r}; {hint}"
+
+
+def _files(value: Any) -> Any:
+    """One file or several, as a tuple of strings."""
+    return (str(value),) if isinstance(value, str | Path) else tuple(str(item) for item in value)

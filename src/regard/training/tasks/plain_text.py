@@ -1,0 +1,117 @@
+"""Training on plain text: every token of a document is predicted from those before it.
+
+Shape legend: B rows, T positions, N tokens of the text.
+"""
+
+from dataclasses import dataclass
+from typing import Any, final
+
+import torch
+from torch import Tensor
+
+from regard.errors import UserError
+from regard.models.contract import LanguageModel
+from regard.probabilities.decoder import ENDED, generate
+from regard.probabilities.measures import measure, token_losses
+from regard.probabilities.sampling import Sampling
+from regard.text.builtin import topics
+from regard.text.files import Source, hold_out_files, read
+from regard.tokens.choose import train_tokenizer
+from regard.tokens.contract import Encoded, Tokenizer
+from regard.tokens.schedule import Corpus, LaneSchedule, Schedule, WindowSchedule
+from regard.training.options import Options, TextOptions, TrainingOptions
+from regard.training.task import Batch, Batches, Task
+
+VALID_TOKENS = 1 << 15  # validation during training reads so many tokens; the end reads all
+SAMPLE_TOKENS = 100
+
+
+@final
+class PlainText(Task):
+    def __init__(self, options: Options):
+        self.train, self.valid, self.test = _texts(options.data)
+        self.notes = []
+        self.tokenizer, self._encoded = train_tokenizer([source.text for source in self.train], options.tokens)
+        self._some_valid: Encoded | None = None
+
+    def texts(self) -> dict[str, list[dict[str, Any]]]:
+        parts = {"train": self.train, "valid": self.valid, "test": self.test}
+        return {name: [source.record() for source in sources] for name, sources in parts.items()}
+
+    def make(self, family: type[LanguageModel], config: Any) -> LanguageModel:
+        return family(self.tokenizer.size, config)
+
+    def encoded(self) -> Encoded:
+        return self._encoded
+
+    def batches(self, model: LanguageModel, options: TrainingOptions, seed: int, device: torch.device) -> Batches:
+        if model.context is None:
+            schedule: Schedule = LaneSchedule(self._encoded, options.segment, options.batch, seed)
+        else:
+            schedule = WindowSchedule(self._encoded, model.context, options.batch, seed)
+        return TextBatches(schedule, Corpus.of(self._encoded, model.start, device), model.padding, device)
+
+    def validate(self, model: LanguageModel) -> float | None:
+        if not self.valid:
+            return None
+        if self._some_valid is None:
+            self._some_valid = first_tokens(self.tokenizer, self.valid, VALID_TOKENS)
+        return float(token_losses(model, self._some_valid).mean())
+
+    def loss(self, model: LanguageModel) -> float | None:
+        return measure(model, self.tokenizer, [source.text for source in self.valid]).loss if self.valid else None
+
+    def sample(self, model: LanguageModel) -> str | None:
+        decode = self.tokenizer.decoder(self.tokenizer.start)
+        prompt, state = [[self.tokenizer.start]], model.begin(1)
+        written = generate(model, state, prompt, SAMPLE_TOKENS, self.tokenizer.stop, Sampling(), seed=1)
+        tokens = (int(one.token_B) for one in written)
+        return "".join(decode(token) for token in tokens if token != ENDED)
+
+
+@final
+@dataclass(frozen=True)
+class TextBatches(Batches):
+    """Rows of one text on the device: one gather makes a batch."""
+
+    schedule: Schedule
+    corpus: Corpus
+    padding: int
+    device: torch.device
+
+    def steps(self, epoch: int) -> int:
+        return self.schedule.steps(epoch)
+
+    def batch(self, epoch: int, step: int) -> Batch:
+        place_BT, fresh_B = self.schedule.places(epoch, step)
+        inputs = text_rows(self.corpus, place_BT, self.padding, self.device)
+        tokens = int((place_BT >= 0).sum())
+        return Batch(inputs, weight=tokens, tokens=tokens, fresh_B=fresh_B)
+
+
+def text_rows(corpus: Corpus, place_BT: Tensor, padding: int, device: torch.device) -> dict[str, Tensor]:
+    tokens_BT, targets_BT = corpus.rows(place_BT.to(device), padding)
+    return {"tokens_BT": tokens_BT, "targets_BT": targets_BT}
+
+
+def first_tokens(tokenizer: Tokenizer, sources: list[Source], tokens: int) -> Encoded:
+    """The first tokens of some texts. A text is cut before it is encoded: no token has more than 64 bytes on average."""
+    texts, left = list[str](), 64 * tokens
+    for source in sources:
+        texts.append(source.text[:left])
+        left -= len(source.text)
+        if left <= 0:
+            break
+    return tokenizer.encode_texts(texts).first(tokens)
+
+
+def _texts(options: TextOptions) -> tuple[list[Source], list[Source], list[Source]]:
+    """Training, validation and test text; without the last two, the end of the training text is held out for validation."""
+    sources = read(options.text) or [topics()]
+    valid, test = read(options.valid), read(options.test)
+    if valid or test or not options.hold:
+        return sources, valid, test
+    train, valid = hold_out_files(sources, options.hold)
+    if not train or not valid:
+        raise UserError("the training text is too short to hold out a part of it; give more, name `valid` text, or give `hold` 0")
+    return train, valid, test
