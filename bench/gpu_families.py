@@ -14,9 +14,10 @@ import tempfile
 import time
 from pathlib import Path
 
+from regard.runs.recipes import find_recipe
+
 import regard
 from regard.models import TRANSLATORS
-from regard.runs.recipes import find_recipe
 
 
 def one(name: str, wanted: dict, data: Path) -> None:
@@ -29,11 +30,17 @@ def one(name: str, wanted: dict, data: Path) -> None:
         if time.time() - shown[0] > 15:
             shown[0] = time.time()
             speed = f"{report.tokens_per_second:,.0f} tokens/s, valid {report.valid_loss}"
-            print(f"{name} {report.step} {time.time() - began:.0f} s loss {report.loss:.4f} {speed}", flush=True)
+            print(
+                f"{name} {report.step} {time.time() - began:.0f} s loss {report.loss:.4f} {speed}", flush=True
+            )
 
     with tempfile.TemporaryDirectory() as folder:
         out = f"{folder}/run"
-        texts = {part: str(data / wanted.pop(part)) for part in ("text", "valid", "test", "pairs") if part in wanted}
+        texts = {
+            part: str(data / wanted.pop(part))
+            for part in ("text", "valid", "test", "pairs")
+            if part in wanted
+        }
         if recipe:
             trained = regard.train_recipe(recipe, data, out=out, listener=listener, **texts, **wanted)
         else:
@@ -46,7 +53,11 @@ def one(name: str, wanted: dict, data: Path) -> None:
             "parameters": trained.run.model.sizes(),
             "valid": trained.loss,
         }
-        result |= {"steps": trained.steps, "seconds": trained.seconds, "tokens_per_second": trained.tokens / trained.seconds}
+        result |= {
+            "steps": trained.steps,
+            "seconds": trained.seconds,
+            "tokens_per_second": trained.tokens / trained.seconds,
+        }
         if trained.run.config["texts"]["test"]:
             measured = regard.evaluate(trained.run)
             result |= {"loss": measured.loss, "perplexity": measured.perplexity, "tokens": measured.tokens}
@@ -54,13 +65,18 @@ def one(name: str, wanted: dict, data: Path) -> None:
             measured = regard.evaluate(regard.cached(trained.run, cache))
             result |= {"cached_perplexity": measured.perplexity, "cache": measured.protocol.cache}
         curve = [json.loads(line) for line in Path(folder, "run", "metrics.jsonl").read_text().splitlines()]
-        result["curve"] = [(row["step"], round(row["train_loss"], 3), round(row["valid_loss"], 3)) for row in curve][
-            :: max(1, len(curve) // 12)
-        ]
+        result["curve"] = [
+            (row["step"], round(row["train_loss"], 3), round(row["valid_loss"], 3)) for row in curve
+        ][:: max(1, len(curve) // 12)]
         result |= trained.more
         if family in TRANSLATORS:
             measured = regard.evaluate_translations(trained.run)
-            result |= {"bleu": measured.bleu, "chrf": measured.chrf, "sentences": measured.sentences, "decoding_seconds": measured.seconds}
+            result |= {
+                "bleu": measured.bleu,
+                "chrf": measured.chrf,
+                "sentences": measured.sentences,
+                "decoding_seconds": measured.seconds,
+            }
         else:
             result["sample"] = regard.generate(trained.run, length=60)[0]
         print("RESULT " + json.dumps(result), flush=True)
@@ -89,7 +105,12 @@ def main() -> None:
             if process.poll() is not None:
                 del running[name]
                 lines = (options.out / f"{name}.log").read_text().splitlines()
-                print(next((line for line in lines if line.startswith("RESULT")), f"{name} failed: {lines[-1:]}"), flush=True)
+                print(
+                    next(
+                        (line for line in lines if line.startswith("RESULT")), f"{name} failed: {lines[-1:]}"
+                    ),
+                    flush=True,
+                )
         time.sleep(0.2)
 
 

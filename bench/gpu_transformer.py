@@ -37,7 +37,8 @@ def main() -> None:
             if time.monotonic() - shown[0] > 15:
                 shown[0] = time.monotonic()
                 print(
-                    f"  {report.step} loss {report.loss:.4f} best {report.valid_loss} {report.tokens_per_second:,.0f} tokens/s", flush=True
+                    f"  {report.step} loss {report.loss:.4f} best {report.valid_loss} {report.tokens_per_second:,.0f} tokens/s",
+                    flush=True,
                 )
 
         trained = regard.train(
@@ -45,7 +46,9 @@ def main() -> None:
             layers=6, heads=6, width=384, context=256, batch=64, dropout=options.dropout, learning_rate=options.learning_rate,
             minutes=options.minutes, evaluate_every=250, listener=listener,
         )  # fmt: skip
-        print(f"validation loss {trained.loss:.4f} after {trained.steps} steps, {trained.tokens / trained.seconds:,.0f} tokens/s")
+        print(
+            f"validation loss {trained.loss:.4f} after {trained.steps} steps, {trained.tokens / trained.seconds:,.0f} tokens/s"
+        )
         for line in (work / "run" / "metrics.jsonl").read_text().splitlines():
             row = json.loads(line)
             print(f"  step {row['step']} train {row['train_loss']:.4f} valid {row['valid_loss']:.4f}")
@@ -54,7 +57,9 @@ def main() -> None:
             prompts = [[trained.run.tokenizer.start]] * batch
             for _ in range(2):
                 began = time.perf_counter()
-                written = sum(1 for _ in generate(model, prompts, 200, -7, Sampling(), torch.Generator().manual_seed(1)))
+                written = sum(
+                    1 for _ in generate(model, prompts, 200, -7, Sampling(), torch.Generator().manual_seed(1))
+                )
                 rate = batch * written / (time.perf_counter() - began)
             print(f"generating at batch {batch}: {rate:,.0f} tokens/s")
         print(regard.generate(trained.run, prompt="ROMEO:", length=300)[0])

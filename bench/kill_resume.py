@@ -15,7 +15,20 @@ from pathlib import Path
 from regard.models import FAMILIES
 
 TEXT = "".join(f"line {number % 13} says {'abc' * (number % 7)} and {number} ends\n" for number in range(400))
-SMALL = ["--text", "text.txt", "--tokens", "char", "--evaluate-every", "5", "--batch", "4", "--width", "16", "--layers", "2"]
+SMALL = [
+    "--text",
+    "text.txt",
+    "--tokens",
+    "char",
+    "--evaluate-every",
+    "5",
+    "--batch",
+    "4",
+    "--width",
+    "16",
+    "--layers",
+    "2",
+]
 
 
 def command(*arguments: str) -> list[str]:
@@ -33,7 +46,9 @@ def survives(family: str, kills: int, work: Path, chance: random.Random) -> tupl
     arguments, done = [*options, "--out", out.name], 0
     while True:
         before = newest(out)
-        process = subprocess.Popen(command(*arguments), cwd=work, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        process = subprocess.Popen(
+            command(*arguments), cwd=work, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        )
         if done < kills:
             while process.poll() is None and newest(out) == before:
                 time.sleep(0.005)
@@ -45,7 +60,8 @@ def survives(family: str, kills: int, work: Path, chance: random.Random) -> tupl
             break
         arguments = [family, "--out", out.name, "--resume"]
     same = all(
-        (out / name).read_bytes() == (work / f"{family}-whole" / name).read_bytes() for name in ("model.safetensors", "metrics.jsonl")
+        (out / name).read_bytes() == (work / f"{family}-whole" / name).read_bytes()
+        for name in ("model.safetensors", "metrics.jsonl")
     )
     return done, same
 

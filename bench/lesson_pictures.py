@@ -23,10 +23,18 @@ def main() -> None:
     translated = lesson("translation")
     said = translated.steps[-1].says.split(": ")[1].rstrip(".").split()
     pictures = {
-        "attention": bars(np.array(attention.value("weights in base 3")), ["A", "A", "B", "A"], "q = [0, 1] on A A B A, base 3"),
-        "self-attention": heat_map(np.array(lesson("self-attention").value("lecture")), words, words, "the lecture's matrix"),
+        "attention": bars(
+            np.array(attention.value("weights in base 3")),
+            ["A", "A", "B", "A"],
+            "q = [0, 1] on A A B A, base 3",
+        ),
+        "self-attention": heat_map(
+            np.array(lesson("self-attention").value("lecture")), words, words, "the lecture's matrix"
+        ),
         "masking": heat_map(masking, positions, ["v_1", "v_2", "v_3"], "row t sees 1..t"),
-        "translation": heat_map(np.array(translated.value("grid")), said, [*words, "</s>"], "a small trained model"),
+        "translation": heat_map(
+            np.array(translated.value("grid")), said, [*words, "</s>"], "a small trained model"
+        ),
     }
     for name, svg in pictures.items():
         (out / f"lesson-{name}.svg").write_text(svg, encoding="utf-8")

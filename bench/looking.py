@@ -24,7 +24,9 @@ LETTERS = "abcdefghijklmnopqrstuvwxyz \n"
 def make(layers: int, width: int, heads: int, context: int):
     tokenizer, _ = train_tokenizer([LETTERS * 3], TokenOptions(tokens="char"))
     torch.manual_seed(1)
-    model = Transformer(tokenizer.size, Transformer.Config(layers=layers, width=width, heads=heads, context=context)).eval()
+    model = Transformer(
+        tokenizer.size, Transformer.Config(layers=layers, width=width, heads=heads, context=context)
+    ).eval()
     for block in model.trunk.blocks:  # sharper than at the start, so that maps are not all alike
         torch.nn.init.normal_(block.project.weight, std=0.1)
     return model, tokenizer
@@ -32,7 +34,10 @@ def make(layers: int, width: int, heads: int, context: int):
 
 def text_of(tokens: int) -> str:
     generator = torch.Generator().manual_seed(2)
-    return "".join(LETTERS[number] for number in torch.randint(0, len(LETTERS) - 1, (tokens - 1,), generator=generator).tolist())
+    return "".join(
+        LETTERS[number]
+        for number in torch.randint(0, len(LETTERS) - 1, (tokens - 1,), generator=generator).tolist()
+    )
 
 
 def pages(tokens: int, limit: str) -> None:
@@ -64,7 +69,10 @@ def bertviz() -> None:
     with torch.no_grad():
         attention = model(torch.randint(0, 50000, (1, 256)), output_attentions=True).attentions
     written = model_view(attention, tokens, html_action="return").data
-    print(f"bertviz model_view, 12 x 12 x 256: {time.perf_counter() - began:.2f} s, {len(written.encode()) / 2**20:.2f} MB", flush=True)
+    print(
+        f"bertviz model_view, 12 x 12 x 256: {time.perf_counter() - began:.2f} s, {len(written.encode()) / 2**20:.2f} MB",
+        flush=True,
+    )
 
 
 @torch.inference_mode()

@@ -60,7 +60,9 @@ class NanoGPT(LanguageModel):
     def forward(self, tokens_BT, state=None, look=None):
         ids_BT = torch.where(tokens_BT < self.vocabulary_size, tokens_BT - 2, 0).clamp(min=0)
         logits, _ = self.peer(ids_BT, ids_BT)
-        return Table(torch.nn.functional.pad(logits.log_softmax(2), (2, 0), value=-1e9)), SimpleNamespace(position_B=0)
+        return Table(torch.nn.functional.pad(logits.log_softmax(2), (2, 0), value=-1e9)), SimpleNamespace(
+            position_B=0
+        )
 
 
 def shown(values: list[float]) -> str:
@@ -85,7 +87,12 @@ def losses(nanogpt: Path, work: Path) -> None:
     size = "--block_size=64 --batch_size=12 --n_layer=4 --n_head=4 --n_embd=128 --max_iters=2000 --lr_decay_iters=2000 --dropout=0.0"
     command = f"train.py config/train_shakespeare_char.py --dataset=regard_bench --device=cpu --compile=False --eval_iters=20 {size}"
     began = time.perf_counter()
-    subprocess.run([sys.executable, *command.split(), f"--out_dir={out}"], cwd=nanogpt, check=True, stdout=subprocess.DEVNULL)
+    subprocess.run(
+        [sys.executable, *command.split(), f"--out_dir={out}"],
+        cwd=nanogpt,
+        check=True,
+        stdout=subprocess.DEVNULL,
+    )
     print(f"nanoGPT, 2,000 steps: {time.perf_counter() - began:.0f} s", flush=True)
     from model import GPT, GPTConfig
 
@@ -94,7 +101,9 @@ def losses(nanogpt: Path, work: Path) -> None:
     peer.load_state_dict(saved["model"])
     tokenizer, _ = train_tokenizer([(work / "train.txt").read_text()], TokenOptions(tokens="char"))
     valid = tokenizer.encode((work / "val.txt").read_text())
-    theirs = token_losses(NanoGPT(tokenizer.size, peer.eval()), valid)[1:-1]  # its vocabulary has no start and no end
+    theirs = token_losses(NanoGPT(tokenizer.size, peer.eval()), valid)[
+        1:-1
+    ]  # its vocabulary has no start and no end
     print(f"  validation loss {float(theirs.mean()):.4f}", flush=True)
     texts = {"text": str(work / "train.txt"), "valid": str(work / "val.txt"), "tokens": "char"}
     recipe = {
@@ -116,7 +125,10 @@ def losses(nanogpt: Path, work: Path) -> None:
     }.items():
         trained = regard.train("transformer", **texts, out=str(work / name), **options)
         ours = token_losses(trained.run.model, valid)[1:-1]
-        print(f"{name}: {trained.steps} steps, {trained.seconds:.0f} s, validation loss {float(ours.mean()):.4f}", flush=True)
+        print(
+            f"{name}: {trained.steps} steps, {trained.seconds:.0f} s, validation loss {float(ours.mean()):.4f}",
+            flush=True,
+        )
 
 
 def speed(nanogpt: Path, work: Path) -> None:
@@ -124,12 +136,17 @@ def speed(nanogpt: Path, work: Path) -> None:
     from model import GPT, GPTConfig
 
     data = np.memmap(nanogpt / "data" / "regard_bench" / "train.bin", dtype=np.uint16, mode="r")
-    peer = GPT(GPTConfig(block_size=64, vocab_size=65, n_layer=4, n_head=4, n_embd=128, dropout=0.0, bias=False))
+    peer = GPT(
+        GPTConfig(block_size=64, vocab_size=65, n_layer=4, n_head=4, n_embd=128, dropout=0.0, bias=False)
+    )
     their_optimiser = peer.configure_optimizers(0.1, 1e-3, (0.9, 0.99), "cpu")
 
     def their_step() -> None:  # as in its train.py
         places = torch.randint(len(data) - 64, (12,))
-        x, y = (torch.stack([torch.from_numpy(data[i + s : i + s + 64].astype(np.int64)) for i in places]) for s in (0, 1))
+        x, y = (
+            torch.stack([torch.from_numpy(data[i + s : i + s + 64].astype(np.int64)) for i in places])
+            for s in (0, 1)
+        )
         _, loss = peer(x, y)
         loss.backward()
         torch.nn.utils.clip_grad_norm_(peer.parameters(), 1.0)
@@ -182,9 +199,13 @@ def generating(nanogpt: Path) -> None:
     from model import GPT, GPTConfig
     from transformers import GPT2Config, GPT2LMHeadModel
 
-    peer = GPT(GPTConfig(block_size=64, vocab_size=65, n_layer=4, n_head=4, n_embd=128, dropout=0.0, bias=False)).eval()
+    peer = GPT(
+        GPTConfig(block_size=64, vocab_size=65, n_layer=4, n_head=4, n_embd=128, dropout=0.0, bias=False)
+    ).eval()
     face = GPT2LMHeadModel(
-        GPT2Config(vocab_size=65, n_positions=512, n_embd=128, n_layer=4, n_head=4, bos_token_id=0, eos_token_id=None)
+        GPT2Config(
+            vocab_size=65, n_positions=512, n_embd=128, n_layer=4, n_head=4, bos_token_id=0, eos_token_id=None
+        )
     ).eval()
     ours = Transformer(67, Transformer.Config(layers=4)).eval()
     rates: dict[tuple[str, int], list[float]] = {}
@@ -194,7 +215,12 @@ def generating(nanogpt: Path) -> None:
             runs = {
                 "nanoGPT": lambda prompt=prompt: peer.generate(prompt, 500),
                 "Hugging Face": lambda prompt=prompt: face.generate(
-                    prompt, max_new_tokens=500, do_sample=True, top_k=0, pad_token_id=0, attention_mask=torch.ones_like(prompt)
+                    prompt,
+                    max_new_tokens=500,
+                    do_sample=True,
+                    top_k=0,
+                    pad_token_id=0,
+                    attention_mask=torch.ones_like(prompt),
                 ),
                 "ours": lambda batch=batch: list(
                     generate(ours, [[67]] * batch, 500, -7, Sampling(), torch.Generator().manual_seed(1))

@@ -49,7 +49,9 @@ def estimate(text: Path, order: int) -> None:
     tokenizer, encoded = train_tokenizer([text.read_text()], TokenOptions(tokens="word", document="line"))
     model = Ngram(tokenizer.size, Ngram.Config(order=order))
     model.fit(encoded, lambda model: None)
-    peak = next(line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith("VmHWM"))
+    peak = next(
+        line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith("VmHWM")
+    )
     print(time.perf_counter() - began, int(peak.split()[1]) / 1024)
 
 
@@ -62,13 +64,40 @@ def our_estimate(text: Path, order: int) -> tuple[float, float]:
 def beside_kenlm(data: Path, kenlm: Path, work: Path, order: int) -> None:
     train, test = work / "train.txt", data / "test.txt"
     theirs = work / f"kenlm-{order}.arpa"
-    lmplz = [str(kenlm / "lmplz"), "-o", str(order), "-S", "200M", "-T", str(work), "--text", str(train), "--arpa", str(theirs)]
-    rows: dict[str, list[tuple[float, float]]] = {"lmplz": [], "ours, text to model": [], "ours, whole command": []}
+    lmplz = [
+        str(kenlm / "lmplz"),
+        "-o",
+        str(order),
+        "-S",
+        "200M",
+        "-T",
+        str(work),
+        "--text",
+        str(train),
+        "--arpa",
+        str(theirs),
+    ]
+    rows: dict[str, list[tuple[float, float]]] = {
+        "lmplz": [],
+        "ours, text to model": [],
+        "ours, whole command": [],
+    }
     for number in range(PASSES):
         out = work / f"run-{order}-{number}"
         rows["lmplz"].append(timed(lmplz))
         rows["ours, text to model"].append(our_estimate(data / "train.txt", order))
-        command = ["train", "ngram", "--text", str(data / "train.txt"), "--document", "line", "--order", str(order), "--out", str(out)]
+        command = [
+            "train",
+            "ngram",
+            "--text",
+            str(data / "train.txt"),
+            "--document",
+            "line",
+            "--order",
+            str(order),
+            "--out",
+            str(out),
+        ]
         rows["ours, whole command"].append(timed([sys.executable, "-m", "regard", *command]))
     print(f"\norder {order}: estimation, seconds and MiB, median [range] of {PASSES}")
     for name, values in rows.items():
@@ -144,7 +173,9 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         work = Path(folder)
         for name in ("train", "test"):
-            (work / f"{name}.txt").write_text((options.data / f"{name}.txt").read_text().replace("<unk>", "\\<unk>"))
+            (work / f"{name}.txt").write_text(
+                (options.data / f"{name}.txt").read_text().replace("<unk>", "\\<unk>")
+            )
         for order in options.orders:
             beside_kenlm(options.data, options.kenlm, work, order)
         growth(options.data, work)

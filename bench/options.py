@@ -61,8 +61,17 @@ def main() -> None:
                     evaluate_every=options.steps, seed=seed, out=f"{work}/run", **VARIANTS[name],
                 )  # fmt: skip
                 speed, held = generating(trained.run)
-                row = {"option": name, "seed": seed, "loss": round(trained.loss, 4), "parameters": trained.run.model.sizes()}
-                row |= {"trained": round(trained.tokens / trained.seconds), "generated": round(speed), "state_bytes": held}
+                row = {
+                    "option": name,
+                    "seed": seed,
+                    "loss": round(trained.loss, 4),
+                    "parameters": trained.run.model.sizes(),
+                }
+                row |= {
+                    "trained": round(trained.tokens / trained.seconds),
+                    "generated": round(speed),
+                    "state_bytes": held,
+                }
                 print(json.dumps(row), flush=True)
 
 

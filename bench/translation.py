@@ -17,16 +17,16 @@ from typing import get_args
 
 import altair as alt
 import torch
+from regard.inside.links import Symmetry
+from regard.runs.aligning import Aligned
+from regard.runs.translations import held_out
 
 import regard
-from regard.inside.links import Symmetry
 from regard.inside.output import write_chart
 from regard.machine.device import in_precision
 from regard.models.transformer_translator import TransformerTranslator
 from regard.probabilities.beams import beam_search
 from regard.probabilities.quality import bleu
-from regard.runs.aligning import Aligned
-from regard.runs.translations import held_out
 from regard.text import parallel
 
 
@@ -34,18 +34,31 @@ def aer(work: Path, options: argparse.Namespace) -> None:
     """Every way of reading alignments from attention, beside counting, on the same held-out pairs of the built-in text."""
     train, valid = parallel.hold_out(parallel.built_in())
     turned = Path(work / "turned.tsv")
-    turned.write_text("".join(f"{target}\t{source}\n" for source, target in zip(train.sources, train.targets, strict=True)))
+    turned.write_text(
+        "".join(f"{target}\t{source}\n" for source, target in zip(train.sources, train.targets, strict=True))
+    )
     for family in ("recurrent-translator", "transformer-translator"):
-        run, back = (regard.train(family, out=str(work / f"{family}{pairs}"), pairs=pairs).run for pairs in (None, str(turned)))
-        print(f"{family}: BLEU {run.config['bleu']:.1f}, trained in {run.config['seconds']:.0f} s", flush=True)
+        run, back = (
+            regard.train(family, out=str(work / f"{family}{pairs}"), pairs=pairs).run
+            for pairs in (None, str(turned))
+        )
+        print(
+            f"{family}: BLEU {run.config['bleu']:.1f}, trained in {run.config['seconds']:.0f} s", flush=True
+        )
         for way in ("shifted", "naive"):
             for mask in (True, False):
                 found = regard.align(run, valid, way=way, mask_sinks=mask)
                 sinks = "sinks masked" if mask else "sinks seen"
                 print(f"  {way}, {sinks}: {_said(found)} ({found.site} head {found.head})", flush=True)
         for how in get_args(Symmetry):
-            print(f"  both directions, {how}: {_said(regard.align(run, valid, reverse=back, symmetry=how))}", flush=True)
-    for pairs, where in ((valid, "the held-out pairs alone"), (parallel.built_in(), "all pairs, which are measured")):
+            print(
+                f"  both directions, {how}: {_said(regard.align(run, valid, reverse=back, symmetry=how))}",
+                flush=True,
+            )
+    for pairs, where in (
+        (valid, "the held-out pairs alone"),
+        (parallel.built_in(), "all pairs, which are measured"),
+    ):
         for by in ("model-1", "hmm"):
             for how in (None, *get_args(Symmetry)):
                 print(
@@ -77,10 +90,20 @@ def length(work: Path, options: argparse.Namespace) -> None:
         pairs = held_out(run)
         said = [one[0].text for one in regard.translate(run, list(pairs.sources), beam=5)]
         name = f"{run.model.family}, " + ("attention" if run.model.crossing else "no attention")
-        print(f"{name}: loss {run.config['loss']:.3f}, BLEU {bleu(said, pairs.targets).score:.1f}", flush=True)
+        print(
+            f"{name}: loss {run.config['loss']:.3f}, BLEU {bleu(said, pairs.targets).score:.1f}", flush=True
+        )
         for low, high in BINS:
-            some = [place for place, source in enumerate(pairs.sources) if low <= len(parallel.words(source)) <= high]
-            quality = bleu([said[place] for place in some], [pairs.targets[place] for place in some]).score if some else 0.0
+            some = [
+                place
+                for place, source in enumerate(pairs.sources)
+                if low <= len(parallel.words(source)) <= high
+            ]
+            quality = (
+                bleu([said[place] for place in some], [pairs.targets[place] for place in some]).score
+                if some
+                else 0.0
+            )
             label = f"{low}-{high}" if high < 99 else f"{low} and more"
             rows.append({"model": name, "source words": label, "BLEU": quality, "sentences": len(some)})
             print(f"  {label} words: BLEU {quality:.1f} ({len(some)} sentences)", flush=True)
@@ -98,7 +121,9 @@ def _speed(model: TransformerTranslator, rows: int, read: int, write: int, beam:
     source_BS = torch.randint(0, model.source_size, (rows, read))
     began = time.perf_counter()
     with torch.inference_mode():
-        found = beam_search(model, model.read(source_BS), 0, beam, torch.full((rows,), write + 1), forced=write + 1)
+        found = beam_search(
+            model, model.read(source_BS), 0, beam, torch.full((rows,), write + 1), forced=write + 1
+        )
     seconds = time.perf_counter() - began
     assert all(len(one[0].ids) == write for one in found)
     return rows / seconds
@@ -116,7 +141,9 @@ def speed(work: Path, options: argparse.Namespace) -> None:
     )  # fmt: skip
     torch.manual_seed(1)
     theirs = MarianMTModel(config).eval()
-    ours = TransformerTranslator(size, TransformerTranslator.Config(layers=3, width=256, heads=4, context=64)).eval()
+    ours = TransformerTranslator(
+        size, TransformerTranslator.Config(layers=3, width=256, heads=4, context=64)
+    ).eval()
     source_BS = torch.randint(1, size - 1, (rows, read))
     results: dict[str, list[float]] = {"ours": [], "ours, --precision auto": [], "MarianMT": []}
     for _ in range(4):
@@ -125,7 +152,9 @@ def speed(work: Path, options: argparse.Namespace) -> None:
             results["ours, --precision auto"].append(_speed(ours, rows, read, write, beam))
         began = time.perf_counter()
         with torch.inference_mode():
-            out = theirs.generate(source_BS, num_beams=beam, min_new_tokens=write, max_new_tokens=write, do_sample=False)
+            out = theirs.generate(
+                source_BS, num_beams=beam, min_new_tokens=write, max_new_tokens=write, do_sample=False
+            )
         results["MarianMT"].append(rows / (time.perf_counter() - began))
         assert out.shape[1] == write + 1
     middle = {name: statistics.median(times[1:]) for name, times in results.items()}
@@ -143,7 +172,9 @@ def small(work: Path, options: argparse.Namespace) -> None:
     With --joeynmt PATH, a checkout whose dependencies can be imported, it is run in turn with ours; random weights, forced lengths.
     """
     torch.manual_seed(1)
-    model = TransformerTranslator(54, TransformerTranslator.Config(layers=2, width=64, heads=4, context=64)).eval()
+    model = TransformerTranslator(
+        54, TransformerTranslator.Config(layers=2, width=64, heads=4, context=64)
+    ).eval()
     theirs = _joeynmt(options.joeynmt, 50) if options.joeynmt else None
     for length, beam, given in ((13, 1, 323), (13, 5, 140), (25, 1, 323), (25, 5, 140)):
         ours, peer = [], []

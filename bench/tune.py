@@ -13,8 +13,9 @@ import time
 from pathlib import Path
 from typing import Any
 
-import regard
 from regard.runs.comparing import _split
+
+import regard
 
 RATES = [
     *({"optimiser": "adamw", "learning_rate": rate} for rate in (0.002, 0.006, 0.015)),

@@ -60,7 +60,10 @@ def their_step(ids: torch.Tensor, size: int):
 def our_step(tokenizer, text, bf16: bool):
     model = Lstm(tokenizer.size, Lstm.Config(layers=2, width=200, dropout=0.2, tied=False)).train()
     optimiser = make_optimisers(model, TrainingOptions())[0]
-    corpus, schedule = Corpus.of(text, tokenizer.start, torch.device("cpu")), LaneSchedule(text, SEGMENT, BATCH, seed=1)
+    corpus, schedule = (
+        Corpus.of(text, tokenizer.start, torch.device("cpu")),
+        LaneSchedule(text, SEGMENT, BATCH, seed=1),
+    )
     step, memory = Step(model), {"state": None, "place": 0}
 
     def one() -> None:
@@ -98,7 +101,9 @@ def speed(options: argparse.Namespace) -> None:
             rates[name].append(STEPS * BATCH * SEGMENT / (time.perf_counter() - began))
     for name, values in rates.items():
         ratio = statistics.median(v / p for v, p in zip(values, rates["pytorch/examples"], strict=True))
-        print(f"{name}: {statistics.median(values):,.0f} [{min(values):,.0f}-{max(values):,.0f}] words/s, {ratio:.2f} times the peer")
+        print(
+            f"{name}: {statistics.median(values):,.0f} [{min(values):,.0f}-{max(values):,.0f}] words/s, {ratio:.2f} times the peer"
+        )
 
 
 def small_text(data: Path, folder: Path) -> int:
@@ -117,7 +122,11 @@ SGD = {"optimiser": "sgd", "learning_rate": 20.0, "clip": 0.25, "weight_decay": 
 TRAININGS: dict[str, dict] = {
     "sgd": SGD,
     "sgd, weight dropout 0.5": {**SGD, "weight_dropout": 0.5},
-    "sgd, weight dropout 0.5, the last eight validations averaged": {**SGD, "weight_dropout": 0.5, "average": 8},
+    "sgd, weight dropout 0.5, the last eight validations averaged": {
+        **SGD,
+        "weight_dropout": 0.5,
+        "average": 8,
+    },
     "adamw 0.005": {"learning_rate": 0.005, "weight_decay": 0.02},
     "adamw 0.002": {"learning_rate": 0.002, "weight_decay": 0.02},
 }
@@ -127,7 +136,17 @@ def learning(options: argparse.Namespace) -> None:
     with tempfile.TemporaryDirectory() as work:
         folder = Path(work)
         epoch = small_text(options.data, folder) // (BATCH * SEGMENT) + 1
-        theirs = [sys.executable, "main.py", "--data", work, "--tied", "--dropout", "0.5", "--save", f"{work}/peer.pt"]
+        theirs = [
+            sys.executable,
+            "main.py",
+            "--data",
+            work,
+            "--tied",
+            "--dropout",
+            "0.5",
+            "--save",
+            f"{work}/peer.pt",
+        ]
         began = time.perf_counter()
         told = subprocess.run(
             [*theirs, "--epochs", str(options.epochs)],
@@ -137,7 +156,10 @@ def learning(options: argparse.Namespace) -> None:
             f"pytorch/examples: test perplexity {re.findall(r'test ppl +([0-9.]+)', told)[-1]}, {time.perf_counter() - began:.0f} s",
             flush=True,
         )
-        texts = {name: str(folder / f"{file}.txt") for name, file in {"text": "train", "valid": "valid", "test": "test"}.items()}
+        texts = {
+            name: str(folder / f"{file}.txt")
+            for name, file in {"text": "train", "valid": "valid", "test": "test"}.items()
+        }
         for name, more in TRAININGS.items():
             trained = regard.train(
                 "lstm", **texts, tokens="word", layers=2, width=200, dropout=0.5, batch=BATCH, segment=SEGMENT,

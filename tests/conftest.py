@@ -15,7 +15,9 @@ from trainings import TEXT
 import regard
 from regard.text import parallel
 
-settings.register_profile("regard", deadline=None, max_examples=25, derandomize=True, suppress_health_check=list(HealthCheck))
+settings.register_profile(
+    "regard", deadline=None, max_examples=25, derandomize=True, suppress_health_check=list(HealthCheck)
+)
 settings.load_profile("regard")
 
 
@@ -41,7 +43,9 @@ def regard_cli(tmp_path) -> Callable[..., subprocess.CompletedProcess[str]]:
             timeout=300,
             **more,
         )
-        return subprocess.CompletedProcess(done.args, done.returncode, done.stdout.decode(), done.stderr.decode())
+        return subprocess.CompletedProcess(
+            done.args, done.returncode, done.stdout.decode(), done.stderr.decode()
+        )
 
     return run
 
@@ -62,7 +66,9 @@ def open_page() -> Iterator[Callable[..., Any]]:
 
     asked, errors = list[str](), list[object]()
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox", "--disable-background-networking"])
+        browser = playwright.chromium.launch(
+            executable_path=chromium, args=["--no-sandbox", "--disable-background-networking"]
+        )
         opened = browser.new_page(viewport={"width": 360, "height": 640})
         opened.on("request", lambda request: asked.append(request.url))
         opened.on("pageerror", lambda error: errors.append(error))
@@ -97,6 +103,11 @@ def taught(tmp_path_factory) -> Path:
         "evaluate_every": 100,
     }
     regard.train("recurrent-translator", out=str(folder / "run"), width=64, dropout=0.0, **options, **learnt)
-    back = {"source": options["target"], "target": options["source"], "valid_source": options["target"], "valid_target": options["source"]}
+    back = {
+        "source": options["target"],
+        "target": options["source"],
+        "valid_source": options["target"],
+        "valid_target": options["source"],
+    }
     regard.train("transformer-translator", out=str(folder / "back"), **{**learnt, **back, "steps": 30})
     return folder

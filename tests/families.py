@@ -79,18 +79,28 @@ MODELS: dict[str, Make] = {
     "lstm": trained(Lstm, layers=2, width=5),
     "gru": trained(Gru, layers=3, width=5),
     "attentive": trained(Attentive, layers=2, width=7, lookback=3),
-    "attentive-additive": trained(Attentive, cell="rnn", layers=1, width=5, lookback=5, score="additive", tied=False),
+    "attentive-additive": trained(
+        Attentive, cell="rnn", layers=1, width=5, lookback=5, score="additive", tied=False
+    ),
     "attentive-bilinear": trained(Attentive, cell="gru", layers=1, width=5, lookback=23, score="bilinear"),
     "attentive-dot": trained(Attentive, layers=1, width=5, lookback=2, score="dot"),
     "attentive-average": trained(Attentive, layers=1, width=5, lookback=3, copy="average"),
-    "attentive-gate": trained(Attentive, layers=1, width=7, lookback=5, score="additive", copy="gate", tied=False),
+    "attentive-gate": trained(
+        Attentive, layers=1, width=7, lookback=5, score="additive", copy="gate", tied=False
+    ),
     "transformer": trained(Transformer, layers=2, width=12, heads=3, context=41),
-    "transformer-post": trained(Transformer, layers=2, width=10, heads=2, context=41, norm="post", positions="sinusoidal"),
-    "transformer-learned": trained(Transformer, layers=1, width=6, heads=1, context=41, positions="learned", tied=False),
+    "transformer-post": trained(
+        Transformer, layers=2, width=10, heads=2, context=41, norm="post", positions="sinusoidal"
+    ),
+    "transformer-learned": trained(
+        Transformer, layers=1, width=6, heads=1, context=41, positions="learned", tied=False
+    ),
     "transformer-alibi": trained(Transformer, layers=2, width=9, heads=3, context=41, positions="alibi"),
     "transformer-index": trained(Transformer, layers=1, width=6, heads=2, context=41, positions="index"),
     "transformer-onehot": trained(Transformer, layers=1, width=46, heads=2, context=41, positions="onehot"),
-    "transformer-appended": trained(Transformer, layers=1, width=14, heads=2, context=41, positions="sinusoidal-appended"),
+    "transformer-appended": trained(
+        Transformer, layers=1, width=14, heads=2, context=41, positions="sinusoidal-appended"
+    ),
     "transformer-parameter-free": trained(
         Transformer, layers=2, width=7, heads=1, context=41, projections="none", positions="none"
     ),
@@ -100,7 +110,9 @@ MODELS: dict[str, Make] = {
         Transformer, layers=2, width=18, heads=3, context=41, key_value_heads=1, query_key_norm=True
     ),
     "backpack": trained(Backpack, layers=2, width=12, heads=2, senses=3, context=41),
-    "backpack-one-sense": trained(Backpack, layers=1, width=6, heads=1, senses=1, context=41, positions="sinusoidal"),
+    "backpack-one-sense": trained(
+        Backpack, layers=1, width=6, heads=1, senses=1, context=41, positions="sinusoidal"
+    ),
     "recurrent-translator": trained(RecurrentTranslator, layers=2, width=7),
     "recurrent-translator-additive": trained(RecurrentTranslator, cell="gru", width=5, score="additive"),
     "recurrent-translator-feed": trained(RecurrentTranslator, width=5, score="additive", feed=True),
@@ -120,7 +132,9 @@ WRAPPED: dict[str, Make] = {
     "cache-transformer": cached(SMALL_TRANSFORMER),
     "cache-translator": cached(SMALL_TRANSLATOR),
     "mixture": mixed(SMALL_LSTM, counted(order=3)),
-    "mixture-transformers": mixed(SMALL_TRANSFORMER, trained(Transformer, layers=1, width=10, heads=1, context=31)),
+    "mixture-transformers": mixed(
+        SMALL_TRANSFORMER, trained(Transformer, layers=1, width=10, heads=1, context=31)
+    ),
     "edited": edited(SMALL_TRANSFORMER, "layer0.attention"),
     "edited-translator": edited(SMALL_TRANSLATOR, "layer0.cross"),
     "edited-edited": edited(edited(SMALL_LSTM, "hidden"), "layer0.gates"),

@@ -7,11 +7,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from regard.inside.ibm_models import CountedAligner, Jumps, count_links
+from regard.inside.links import agreement, from_weights, parse_links, symmetrise, to_words, written
 
 import regard
 from regard.cli import main
-from regard.inside.ibm_models import CountedAligner, Jumps, count_links
-from regard.inside.links import agreement, from_weights, parse_links, symmetrise, to_words, written
 from regard.text import parallel
 from regard.text.parallel import Parallel
 
@@ -20,7 +20,9 @@ def test_alignments_come_from_the_state_before_the_word(taught: Path, regard_cli
     pairs = parallel.built_in().part(range(60))
     shifted = regard.align(taught / "run", pairs)
     naive = regard.align(taught / "run", pairs, way="naive")
-    assert shifted.links != naive.links  # which of them is right, a whole training shows: bench/translation.py
+    assert (
+        shifted.links != naive.links
+    )  # which of them is right, a whole training shows: bench/translation.py
     done = regard_cli("align", taught / "run", "--source", taught / "en.txt", "--target", taught / "es.txt")
     assert done.returncode == 0
     assert "agreement_with_model_1" in done.stderr
@@ -41,8 +43,12 @@ def test_alignments_come_from_the_state_before_the_word(taught: Path, regard_cli
     )
     assert "corrió" in (tmp_path / "p.svg").read_text()
     (tmp_path / "found").write_text(done.stdout)
-    (tmp_path / "gold").write_text("\n".join(" ".join(f"{i + 1}-{j + 1}" for i, j in sorted(one)) for one in pairs.alignments) + "\n")
-    scored = json.loads(regard_cli("align", "--score", "found", "--gold", "gold", "--gold-index", "1", "--json").stdout)
+    (tmp_path / "gold").write_text(
+        "\n".join(" ".join(f"{i + 1}-{j + 1}" for i, j in sorted(one)) for one in pairs.alignments) + "\n"
+    )
+    scored = json.loads(
+        regard_cli("align", "--score", "found", "--gold", "gold", "--gold-index", "1", "--json").stdout
+    )
     links = [sure for sure, _ in parse_links(done.stdout, "found")]
     assert scored == pytest.approx(vars(agreement(links, pairs.alignments)))
     both = regard_cli(
@@ -83,13 +89,17 @@ def test_model_one_finds_the_classic_example():
     targets = [["das", "Haus"], ["das", "Buch"], ["ein", "Buch"]]
     model = CountedAligner(sources, targets, rounds=50)
     assert model.align(sources, targets) == [{(0, 0), (1, 1)}] * 3
-    assert sum(model.probability("book", word) for word in ("das", "Haus", "Buch", "ein")) == pytest.approx(1, abs=1e-6)
+    assert sum(model.probability("book", word) for word in ("das", "Haus", "Buch", "ein")) == pytest.approx(
+        1, abs=1e-6
+    )
     # one round from uniform: "the" met das twice and Haus and Buch once, each time as one of three words (the none counted)
     once = CountedAligner(sources, targets, rounds=1)
     assert once.probability("the", "das") == pytest.approx((2 / 3) / (4 / 3))
     # what was never counted is as likely said by any word, the first of which is taken
     assert model.align([["the", "zebra"], []], [["das", "Zebra"], []]) == [{(0, 0), (0, 1)}, frozenset()]
-    assert count_links([["a"]], [["x"]]) == count_links([["a"]] * 20, [["x"]] * 20)[:1] == [{(0, 0)}]  # a word goes before none
+    assert (
+        count_links([["a"]], [["x"]]) == count_links([["a"]] * 20, [["x"]] * 20)[:1] == [{(0, 0)}]
+    )  # a word goes before none
 
 
 def test_the_hmm_sums_over_every_path():
@@ -107,15 +117,23 @@ def test_the_hmm_sums_over_every_path():
         for path in itertools.product(range(words + 1), repeat=real):  # 0 stands for none
             chance, place = 1.0, 0
             for j, i in enumerate(path):
-                chance *= chance_PJN[pair, j, i] * (Jumps.NONE if i == 0 else (1 - Jumps.NONE) * jumps[place, i - 1])
+                chance *= chance_PJN[pair, j, i] * (
+                    Jumps.NONE if i == 0 else (1 - Jumps.NONE) * jumps[place, i - 1]
+                )
                 place = i or place
             expected[np.arange(real), path] += chance
         np.testing.assert_allclose(found[pair, :real], expected / expected.sum(1, keepdims=True), rtol=1e-12)
 
 
 def test_the_hmm_tells_two_like_words_apart_by_their_order():
-    sources = [f"the {one} saw the {other}".split() for one, other in itertools.permutations(("dog", "cat", "man"), 2)]
-    targets = [f"le {one} vit le {other}".split() for one, other in itertools.permutations(("chien", "chat", "homme"), 2)]
+    sources = [
+        f"the {one} saw the {other}".split()
+        for one, other in itertools.permutations(("dog", "cat", "man"), 2)
+    ]
+    targets = [
+        f"le {one} vit le {other}".split()
+        for one, other in itertools.permutations(("chien", "chat", "homme"), 2)
+    ]
     straight = frozenset((place, place) for place in range(5))
     assert count_links(sources, targets, "hmm") == [straight] * 6
     assert count_links(sources, targets, "model-1") != [straight] * 6  # the first "the" says both
@@ -126,14 +144,31 @@ def test_counting_needs_no_run(tmp_path: Path, regard_cli):
     pairs = parallel.built_in().part(range(300))
     for name, lines in (("en", pairs.sources), ("es", pairs.targets)):
         (tmp_path / name).write_text("\n".join(lines) + "\n")
-    (tmp_path / "gold").write_text("\n".join(" ".join(f"{i}-{j}" for i, j in sorted(one)) for one in pairs.alignments) + "\n")
+    (tmp_path / "gold").write_text(
+        "\n".join(" ".join(f"{i}-{j}" for i, j in sorted(one)) for one in pairs.alignments) + "\n"
+    )
     rates = {}
     for by in ("model-1", "hmm"):
-        done = regard_cli("align", "--by", by, "--source", "en", "--target", "es", "--gold", "gold", "--symmetry", "grow-diag", "--json")
+        done = regard_cli(
+            "align",
+            "--by",
+            by,
+            "--source",
+            "en",
+            "--target",
+            "es",
+            "--gold",
+            "gold",
+            "--symmetry",
+            "grow-diag",
+            "--json",
+        )
         rates[by] = json.loads(done.stdout)
         assert rates[by]["aer"] < 0.1
         assert len(rates[by]["alignments"]) == 300
-    assert rates["hmm"]["model_1_aer"] == pytest.approx(agreement(count_links(*(_split(pairs))), pairs.alignments).aer)
+    assert rates["hmm"]["model_1_aer"] == pytest.approx(
+        agreement(count_links(*(_split(pairs))), pairs.alignments).aer
+    )
     for arguments, words in (
         (["--by", "hmm", "--reverse", "x"], "counts both directions itself"),
         (["--source", "en", "--target", "es"], "name a run"),
@@ -154,14 +189,22 @@ def test_the_head_is_not_measured_on_what_chose_it(taught: Path):
     assert found.chosen_on == 31
     assert found.measured()["measured_on"] == 30
     assert found.measured()["aer"] == agreement(found.links[31:], pairs.alignments[31:]).aer
-    assert regard.align(taught / "run", pairs.turned()).measured()["measured_on"] == 61  # one map: nothing was chosen
+    assert (
+        regard.align(taught / "run", pairs.turned()).measured()["measured_on"] == 61
+    )  # one map: nothing was chosen
 
 
-def test_one_pair_is_shown_in_every_form_with_the_truth_framed(taught: Path, tmp_path: Path, monkeypatch, capsys):
+def test_one_pair_is_shown_in_every_form_with_the_truth_framed(
+    taught: Path, tmp_path: Path, monkeypatch, capsys
+):
     monkeypatch.chdir(tmp_path)
     pairs = parallel.built_in().part(range(12))
-    (tmp_path / "pairs.tsv").write_text("".join(f"{s}\t{t}\n" for s, t in zip(pairs.sources, pairs.targets, strict=True)))
-    (tmp_path / "gold").write_text("\n".join(" ".join(f"{i}-{j}" for i, j in sorted(one)) for one in pairs.alignments) + "\n")
+    (tmp_path / "pairs.tsv").write_text(
+        "".join(f"{s}\t{t}\n" for s, t in zip(pairs.sources, pairs.targets, strict=True))
+    )
+    (tmp_path / "gold").write_text(
+        "\n".join(" ".join(f"{i}-{j}" for i, j in sorted(one)) for one in pairs.alignments) + "\n"
+    )
     for ending in ("svg", "png", "html", "json"):
         asked = ["--pairs", "pairs.tsv", "--gold", "gold", "--line", "2", "--out", f"pair.{ending}"]
         assert main(["align", str(taught / "run"), *asked]) == 0
@@ -198,24 +241,43 @@ def test_subwords_become_words_and_sinks_are_hidden():
     assert from_weights(with_end, 2) == {(0, 1)}  # the first looks most at the end, which is no word
     assert from_weights(with_end[:, :2], 2) == {(0, 0), (0, 1)}
     naive = to_words(weights_TS, source, target, shifted=False)
-    torch.testing.assert_close(naive[0], torch.tensor([0.6, 0.1]))  # the row of the state that has read the word
+    torch.testing.assert_close(
+        naive[0], torch.tensor([0.6, 0.1])
+    )  # the row of the state that has read the word
 
 
 @pytest.fixture(scope="module")
 def subwords(taught: Path) -> Path:
     """The same sentences in subwords and in letters."""
-    files = {"source": str(taught / "en.txt"), "target": str(taught / "es.txt"), "steps": 20, "width": 16, "seed": 3}
+    files = {
+        "source": str(taught / "en.txt"),
+        "target": str(taught / "es.txt"),
+        "steps": 20,
+        "width": 16,
+        "seed": 3,
+    }
     for kind in ("bpe", "char"):
         out = taught / kind
         if not out.exists():
-            regard.train("recurrent-translator", out=str(out), tokens=kind, **files, **({"bpe_size": 300} if kind == "bpe" else {}))
+            regard.train(
+                "recurrent-translator",
+                out=str(out),
+                tokens=kind,
+                **files,
+                **({"bpe_size": 300} if kind == "bpe" else {}),
+            )
     return taught
 
 
 @pytest.mark.parametrize("kind", ["bpe", "char"])
 @pytest.mark.parametrize(
     ("source", "target"),
-    [("I  love you", "Te  amo"), ("I love you ", " Te amo"), ("I\tlove you", "Te amo"), ("I l\u0167ve\u00a0you a", "a\u014bo")],
+    [
+        ("I  love you", "Te  amo"),
+        ("I love you ", " Te amo"),
+        ("I\tlove you", "Te amo"),
+        ("I l\u0167ve\u00a0you a", "a\u014bo"),
+    ],
 )
 def test_words_of_subwords_are_the_words_of_the_line(subwords: Path, kind: str, source: str, target: str):
     """Blanks in a row, at the ends, tabs, letters never seen and no-break spaces make no words of their own."""
@@ -231,10 +293,14 @@ def test_words_of_subwords_are_the_words_of_the_line(subwords: Path, kind: str, 
 
 def test_the_end_may_be_looked_at_where_sinks_are_seen(taught: Path):
     pairs = parallel.built_in().part(range(20))
-    masked, seen = (regard.align(taught / "run", pairs, way="naive", mask_sinks=mask) for mask in (True, False))
+    masked, seen = (
+        regard.align(taught / "run", pairs, way="naive", mask_sinks=mask) for mask in (True, False)
+    )
     assert seen.weights[0].shape[1] == masked.weights[0].shape[1] + 1
     assert seen.record(0).columns[-1] == "</s>"
-    assert sum(map(len, seen.links)) < sum(map(len, masked.links))  # the last word of each, naively, looks there
+    assert sum(map(len, seen.links)) < sum(
+        map(len, masked.links)
+    )  # the last word of each, naively, looks there
 
 
 def test_both_heads_that_were_chosen_are_kept_out_of_the_measure(taught: Path):
@@ -259,7 +325,10 @@ def test_lines_are_lines_of_the_file(taught: Path, tmp_path: Path, monkeypatch, 
         ("0-0\n\n0-0\n\n", "2", "--line 2 is empty on a side"),
     ):
         (tmp_path / "gold").write_text(gold)
-        assert main(["align", str(taught / "back"), *files, "--gold", "gold", "--line", line, "--out", "p.svg"]) == 2
+        assert (
+            main(["align", str(taught / "back"), *files, "--gold", "gold", "--line", line, "--out", "p.svg"])
+            == 2
+        )
         assert words in capsys.readouterr().err
     (tmp_path / "five").write_text("0-0\n" * 5)
     assert main(["align", "--score", "five", "--gold", "five", *files]) == 2

@@ -20,7 +20,9 @@ TEXT = "the cat sat on the mat\nthe dog sat on the log\n" * 9
 @pytest.fixture
 def run(tmp_path, regard_cli) -> Path:
     (tmp_path / "text.txt").write_text(TEXT)
-    done = regard_cli("train", "ngram", "--text", "text.txt", "--document", "line", "--order", "3", "--out", "run", "--json")
+    done = regard_cli(
+        "train", "ngram", "--text", "text.txt", "--document", "line", "--order", "3", "--out", "run", "--json"
+    )
     assert done.returncode == 0, done.stderr
     return tmp_path / "run"
 
@@ -48,7 +50,13 @@ def test_train_evaluate_score_generate_list(run: Path, regard_cli):
     assert measured["tokens"] == 9 * 14
     assert measured["bytes"] == len(TEXT)
     assert measured["unknown_tokens"] == 0
-    assert measured["protocol"] == {"tokens": "word", "document": "line", "context": None, "stride": None, "cache": None}
+    assert measured["protocol"] == {
+        "tokens": "word",
+        "document": "line",
+        "context": None,
+        "stride": None,
+        "cache": None,
+    }
     scored = json.loads(regard_cli("score", "run", "--text", "text.txt", "--json").stdout)["documents"]
     assert len(scored) == 18
     total = -sum(token["log_prob"] for document in scored for token in document)
@@ -58,7 +66,13 @@ def test_train_evaluate_score_generate_list(run: Path, regard_cli):
     assert float(plain[0].split("\t")[1]) < 0
     explained = regard_cli("score", "run", "--text", "-", "--explain", stdin=b"the cat\n").stdout
     assert explained.count("3-gram") == 3
-    assert set(json.loads(regard_cli("list", "--json").stdout)) == {"families", "recipes", "lessons", "puzzles", "benchmarks"}
+    assert set(json.loads(regard_cli("list", "--json").stdout)) == {
+        "families",
+        "recipes",
+        "lessons",
+        "puzzles",
+        "benchmarks",
+    }
 
 
 def test_the_built_in_text_needs_no_options(regard_cli, tmp_path):
@@ -71,7 +85,9 @@ def test_the_built_in_text_needs_no_options(regard_cli, tmp_path):
 
 def test_generate_is_repeatable_streams_and_stops_at_the_end(run: Path, regard_cli):
     options = ("generate", "run", "--prompt", "the", "--length", "30", "--json")
-    first, again, other = (json.loads(regard_cli(*options, "--seed", seed).stdout)["texts"] for seed in ("3", "3", "4"))
+    first, again, other = (
+        json.loads(regard_cli(*options, "--seed", seed).stdout)["texts"] for seed in ("3", "3", "4")
+    )
     assert first == again
     assert first != other
     greedy = json.loads(regard_cli(*options, "--temperature", "0", "--count", "2").stdout)["texts"]
@@ -85,7 +101,12 @@ def test_generate_is_repeatable_streams_and_stops_at_the_end(run: Path, regard_c
 
 def test_infinite_perplexity_is_null(tmp_path, regard_cli):
     (tmp_path / "text.txt").write_text("a b\n")
-    assert regard_cli("train", "ngram", "--text", "text.txt", "--smoothing", "maximum-likelihood", "--out", "run").returncode == 0
+    assert (
+        regard_cli(
+            "train", "ngram", "--text", "text.txt", "--smoothing", "maximum-likelihood", "--out", "run"
+        ).returncode
+        == 0
+    )
     measured = json.loads(regard_cli("evaluate", "run", "--text", "-", "--json", stdin=b"b a\n").stdout)
     assert measured["perplexity"] is None
     assert measured["loss"] is None
@@ -96,7 +117,19 @@ def test_infinite_perplexity_is_null(tmp_path, regard_cli):
 def test_a_run_remembers_its_own_test_text(tmp_path, regard_cli):
     (tmp_path / "text.txt").write_text(TEXT)
     (tmp_path / "test.txt").write_text("the cat\n")
-    trained = regard_cli("train", "ngram", "--text", "text.txt", "--valid", "text.txt", "--test", "test.txt", "--out", "run", "--json")
+    trained = regard_cli(
+        "train",
+        "ngram",
+        "--text",
+        "text.txt",
+        "--valid",
+        "text.txt",
+        "--test",
+        "test.txt",
+        "--out",
+        "run",
+        "--json",
+    )
     assert json.loads(trained.stdout)["loss"] > 0
     assert json.loads(regard_cli("evaluate", "run", "--json").stdout)["tokens"] == 3
     (tmp_path / "test.txt").write_text("the dog\n")
@@ -107,9 +140,16 @@ def test_arpa_round_trip_and_mixing(run: Path, regard_cli):
     assert regard_cli("export", "run", "--to", "model.arpa").returncode == 0
     refused(regard_cli("export", "run", "--to", "model.arpa"), "exists already")
     assert regard_cli("export", "model.arpa", "--to", "back", "--json").returncode == 0
-    losses = [json.loads(regard_cli("evaluate", r, "--text", "text.txt", "--json").stdout)["loss"] for r in ("run", "model.arpa", "back")]
+    losses = [
+        json.loads(regard_cli("evaluate", r, "--text", "text.txt", "--json").stdout)["loss"]
+        for r in ("run", "model.arpa", "back")
+    ]
     assert losses == pytest.approx([losses[0]] * 3, rel=1e-6)
-    mixed = json.loads(regard_cli("evaluate", "run", "--mix", "back", "--valid", "text.txt", "--text", "text.txt", "--json").stdout)
+    mixed = json.loads(
+        regard_cli(
+            "evaluate", "run", "--mix", "back", "--valid", "text.txt", "--text", "text.txt", "--json"
+        ).stdout
+    )
     assert mixed["loss"] == pytest.approx(losses[0], rel=1e-6)
     refused(regard_cli("evaluate", "run", "--mix", "back"), "--valid")
 
@@ -124,7 +164,10 @@ def test_arpa_round_trip_and_mixing(run: Path, regard_cli):
         (["train", "ngram", "--order", "x"], ["--order", "'x'"]),
         (["generate", "none", "--temp", "0.8"], ["did you mean --temperature?"]),
         (["compare", "--families", "lstm", "ngram,lsmt"], ["did you mean lstm"]),
-        (["train", "ngram", "--heads", "2"], ["--heads is not an option of regard train ngram", "belongs to regard train transformer"]),
+        (
+            ["train", "ngram", "--heads", "2"],
+            ["--heads is not an option of regard train ngram", "belongs to regard train transformer"],
+        ),
         (["train", "lstm", "--smoothing", "add-k"], ["--smoothing", "belongs to regard train ngram"]),
         (["train", "transformer", "--width", "10", "--heads", "3"], ["cannot be divided"]),
         (["train", "lstm", "--steps", "3", "--minutes", "1"], ["not both"]),
@@ -132,7 +175,10 @@ def test_arpa_round_trip_and_mixing(run: Path, regard_cli):
         (["compare", "--families", "lsmt"], ["did you mean lstm"]),
         (["train", "lstm", "--copy", "gate"], ["--copy", "attentive, transformer"]),
         (["train", "--recipe", "nothing"], ["unknown recipe", "wikitext2-lstm-650"]),
-        (["train", "--recipe", "wikitext2-lstm-650", "--data", "nowhere"], ["nowhere/wikitext-2/train.txt", "--data FOLDER"]),
+        (
+            ["train", "--recipe", "wikitext2-lstm-650", "--data", "nowhere"],
+            ["nowhere/wikitext-2/train.txt", "--data FOLDER"],
+        ),
         (["train", "--recipe"], ["--recipe needs a value"]),
         (["train", "lstm", "--recipe", "wikitext2-lstm-650"], ["leave out lstm"]),
         (["train", "lstm", "--data", "here"], ["--data goes with --recipe"]),
@@ -181,7 +227,9 @@ def test_damaged_runs_are_told_from_whole_ones(run: Path, regard_cli):
     (run / "config.json").write_text(config.replace('"order": 3', '"order": "three"'))
     refused(regard_cli("evaluate", "run", "--text", "text.txt"), "does not fit")
     for gone in ("texts", "files"):
-        (run / "config.json").write_text(json.dumps({name: value for name, value in json.loads(config).items() if name != gone}))
+        (run / "config.json").write_text(
+            json.dumps({name: value for name, value in json.loads(config).items() if name != gone})
+        )
         refused(regard_cli("evaluate", "run", "--text", "text.txt"), "config.json is damaged")
     (run / "config.json").write_text(config)
     weights = (run / "model.safetensors").read_bytes()
@@ -203,7 +251,9 @@ def test_too_large_a_vocabulary_for_the_memory_says_what_to_lower(tmp_path):
     (tmp_path / "text.txt").write_text("the cat saw the dog\n" * 50)
     limited = "import resource, sys; resource.setrlimit(resource.RLIMIT_AS, (4 << 30,) * 2); from regard.cli import main; sys.exit(main())"
     arguments = ["train", "lstm", "--text", "text.txt", "--width", str(1 << 28), "--out", "run"]
-    done = subprocess.run([sys.executable, "-c", limited, *arguments], cwd=tmp_path, capture_output=True, text=True)
+    done = subprocess.run(
+        [sys.executable, "-c", limited, *arguments], cwd=tmp_path, capture_output=True, text=True
+    )
     refused(done, "out of memory: lower", "--width", "--cutoff", code=1)
 
 
@@ -223,19 +273,29 @@ def test_a_full_disk_says_so_and_leaves_nothing(tmp_path):
 @pytest.mark.parametrize(
     ("error", "code", "words"),
     [
-        (OSError(errno.ENOSPC, "No space left on device", "run/model"), 1, "the disk is full (run/model): free some room"),
+        (
+            OSError(errno.ENOSPC, "No space left on device", "run/model"),
+            1,
+            "the disk is full (run/model): free some room",
+        ),
         (
             FileNotFoundError(errno.ENOENT, "No such file or directory", "nope/x.svg"),
             2,
             "nope/x.svg: No such file or directory; name another",
         ),
         (MemoryError(), 1, "out of memory: lower"),
-        (RuntimeError("DefaultCPUAllocator: not enough memory: you tried to allocate"), 1, "out of memory: lower"),
+        (
+            RuntimeError("DefaultCPUAllocator: not enough memory: you tried to allocate"),
+            1,
+            "out of memory: lower",
+        ),
         (MachineError("the loss is not a number"), 1, "the loss is not a number"),
         (KeyboardInterrupt(), 130, "stopped"),
     ],
 )
-def test_the_machines_trouble_has_the_same_manners(monkeypatch, capsys, error: BaseException, code: int, words: str):
+def test_the_machines_trouble_has_the_same_manners(
+    monkeypatch, capsys, error: BaseException, code: int, words: str
+):
     def fails(arguments):
         raise error
 
@@ -249,7 +309,10 @@ def test_the_machines_trouble_has_the_same_manners(monkeypatch, capsys, error: B
 
 def test_ctrl_c_is_130(tmp_path):
     process = subprocess.Popen(
-        [sys.executable, "-m", "regard", "train", "ngram", "--text", "-"], stdin=subprocess.PIPE, stderr=subprocess.PIPE, cwd=tmp_path
+        [sys.executable, "-m", "regard", "train", "ngram", "--text", "-"],
+        stdin=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        cwd=tmp_path,
     )
     time.sleep(3)  # it now waits for its text
     process.send_signal(signal.SIGINT)
@@ -260,7 +323,9 @@ def test_ctrl_c_is_130(tmp_path):
 
 def test_a_reader_that_goes_away_is_no_error(run: Path):
     command = f"{sys.executable} -m regard score run --text text.txt | head -n 1"
-    done = subprocess.run(["bash", "-c", f"set -o pipefail; {command}"], capture_output=True, text=True, cwd=run.parent)
+    done = subprocess.run(
+        ["bash", "-c", f"set -o pipefail; {command}"], capture_output=True, text=True, cwd=run.parent
+    )
     assert done.stdout.startswith("the\t")
     assert done.stderr == ""
 
@@ -268,7 +333,13 @@ def test_a_reader_that_goes_away_is_no_error(run: Path):
 def test_help_is_quick_and_loads_nothing_heavy():
     heavy = ("torch", "numpy", "tyro", "rich")
     code = f"import sys; from regard import cli; cli.main(['--help']); print([m for m in {heavy} if m in sys.modules])"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env={**os.environ, "PYTHONPATH": "src"})
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        check=True,
+        env={**os.environ, "PYTHONPATH": "src"},
+    )
     assert done.stdout.splitlines()[-1] == "[]"
 
 

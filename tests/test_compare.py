@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from regard.runs.comparing import Comparison, _busy, go_on_comparing
 
 import regard
 from regard.cli import main
@@ -16,9 +17,11 @@ from regard.machine.disk import only_writer
 from regard.probabilities.ladder import PASSAGE, Ladder
 from regard.probabilities.measures import Measure, Protocol
 from regard.probabilities.ranking import _interval, comparable
-from regard.runs.comparing import Comparison, _busy, go_on_comparing
 
-TEXT = "".join(f"line {number % 13} says {'abc' * (number % 5)} and <script>alert({number % 3})</script> ends\n" for number in range(300))
+TEXT = "".join(
+    f"line {number % 13} says {'abc' * (number % 5)} and <script>alert({number % 3})</script> ends\n"
+    for number in range(300)
+)
 
 
 @pytest.fixture(scope="module")
@@ -26,7 +29,12 @@ def comparison(tmp_path_factory) -> Comparison:
     folder = tmp_path_factory.mktemp("compared")
     (folder / "text.txt").write_text(TEXT)
     return regard.compare(
-        str(folder / "text.txt"), families=["ngram", "rnn", "transformer"], tokens="char", tokens_each=3000, seeds=2, out=folder / "out"
+        str(folder / "text.txt"),
+        families=["ngram", "rnn", "transformer"],
+        tokens="char",
+        tokens_each=3000,
+        seeds=2,
+        out=folder / "out",
     )
 
 
@@ -35,7 +43,11 @@ def test_the_table_is_ranked_by_bits_per_byte_with_intervals_over_seeds(comparis
     assert {row["name"] for row in table} == {"ngram", "rnn", "transformer"}
     assert [row["rank"] for row in table] == [1, 2, 3]
     assert [row["bits_per_byte"] for row in table] == sorted(row["bits_per_byte"] for row in table)
-    assert {row["name"]: row["interval"] is None for row in table} == {"ngram": True, "rnn": False, "transformer": False}
+    assert {row["name"]: row["interval"] is None for row in table} == {
+        "ngram": True,
+        "rnn": False,
+        "transformer": False,
+    }
     assert [result.seed for result in comparison.results] == [1, 1, 2, 1, 2]
 
 
@@ -102,7 +114,9 @@ def test_the_report_opens_offline_in_a_browser(comparison: Comparison, open_page
 
 def measure(**change) -> Measure:
     protocol = {"tokens": "word", "document": "file", "context": None, "stride": None, "cache": None}
-    protocol |= {name: change.pop(name) for name in list(change) if name in protocol and name != "tokens_count"}
+    protocol |= {
+        name: change.pop(name) for name in list(change) if name in protocol and name != "tokens_count"
+    }
     base = Measure(2.0, 7.4, 1.0, 100, 500, 0, 0, 1.0, Protocol(**protocol))
     return dataclasses.replace(base, **change)
 
@@ -131,7 +145,9 @@ def test_what_must_not_be_ranked_together(first, second, why):
 def test_unknown_words_are_not_ranked_and_it_says_why(tmp_path):
     words = "".join(f"word{number} is {number % 7}\n" for number in range(300))
     (tmp_path / "text.txt").write_text(words)
-    compared = regard.compare(str(tmp_path / "text.txt"), families=["ngram", "ngram:word"], tokens="char", out=tmp_path / "out")
+    compared = regard.compare(
+        str(tmp_path / "text.txt"), families=["ngram", "ngram:word"], tokens="char", out=tmp_path / "out"
+    )
     assert [(row["name"], row["rank"]) for row in compared.table()] == [("ngram", 1), ("ngram:word", None)]
     assert compared.notes == [
         "ngram:word is not ranked with ngram: unknown words were replaced by one class, which is easier to predict than they were."
@@ -170,7 +186,12 @@ def test_a_family_that_cannot_be_trained_is_left_out_and_said_so(tmp_path):
 def test_files_stay_documents_of_their_own(tmp_path):
     for name, text in {"a.txt": "x y z\n" * 70 + "sat", "b.txt": "dog x y\n" * 70}.items():
         (tmp_path / name).write_text(text)
-    compared = regard.compare((str(tmp_path / "a.txt"), str(tmp_path / "b.txt")), families=["ngram"], tokens="word", out=tmp_path / "out")
+    compared = regard.compare(
+        (str(tmp_path / "a.txt"), str(tmp_path / "b.txt")),
+        families=["ngram"],
+        tokens="word",
+        out=tmp_path / "out",
+    )
     run = regard.load(compared.results[0].folder)
     assert b"satdog" not in run.tokenizer.words
     assert regard.evaluate(run).loss == pytest.approx(compared.results[0].measure.loss)
@@ -194,7 +215,9 @@ def test_a_comparison_that_was_stopped_goes_on(tmp_path, capsys):
     assert main(["compare", "--out", str(tmp_path / "out"), "--resume", "--json"]) == 0
     again = json.loads(capsys.readouterr().out)
     assert (tmp_path / "out" / "rnn" / "model.safetensors").stat().st_mtime_ns == trained
-    assert [row["perplexity"] for row in again["table"]] == pytest.approx([row["perplexity"] for row in whole.table()])
+    assert [row["perplexity"] for row in again["table"]] == pytest.approx(
+        [row["perplexity"] for row in whole.table()]
+    )
     for folder, words in {"out": "is finished", "none": "no comparison to resume"}.items():
         assert main(["compare", "--out", str(tmp_path / folder), "--resume"]) == 2
         assert words in capsys.readouterr().err
@@ -210,13 +233,22 @@ def stopped_comparison(tmp_path: Path, after: str = "ngram") -> Path:
 
     with pytest.raises(KeyboardInterrupt):
         regard.compare(
-            str(tmp_path / "text.txt"), families=["ngram", "lstm"], tokens="char", tokens_each=300, out=tmp_path / "out", finished=stop
+            str(tmp_path / "text.txt"),
+            families=["ngram", "lstm"],
+            tokens="char",
+            tokens_each=300,
+            out=tmp_path / "out",
+            finished=stop,
         )
     return tmp_path / "out"
 
 
 def contents(folder: Path) -> dict[str, bytes]:
-    return {str(path.relative_to(folder)): path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}
+    return {
+        str(path.relative_to(folder)): path.read_bytes()
+        for path in sorted(folder.rglob("*"))
+        if path.is_file()
+    }
 
 
 def damage(out: Path, how: str) -> str:
@@ -246,7 +278,15 @@ def damage(out: Path, how: str) -> str:
 
 
 @pytest.mark.parametrize(
-    "how", ["test text gone", "text changed", "weights flipped", "plan without families", "plan of another document", "plan is a list"]
+    "how",
+    [
+        "test text gone",
+        "text changed",
+        "weights flipped",
+        "plan without families",
+        "plan of another document",
+        "plan is a list",
+    ],
 )
 def test_a_comparison_that_cannot_be_resumed_loses_nothing(tmp_path, capsys, how):
     out = stopped_comparison(tmp_path)
@@ -271,10 +311,19 @@ def test_a_moved_comparison_is_finished_from_another_folder(tmp_path, monkeypatc
     (tmp_path / "text.txt").write_text(TEXT)
     options = {"families": ["ngram", "lstm"], "tokens": "char", "tokens_each": 3000, "out": "here/B"}
     with pytest.raises(KeyboardInterrupt):
-        regard.compare("text.txt", **options, finished=lambda result: (_ for _ in ()).throw(KeyboardInterrupt))
-    stop = {"out": "here/B/lstm", "text": "here/B/text/train.txt", "valid": "here/B/text/valid.txt", "test": "here/B/text/test.txt"}
+        regard.compare(
+            "text.txt", **options, finished=lambda result: (_ for _ in ()).throw(KeyboardInterrupt)
+        )
+    stop = {
+        "out": "here/B/lstm",
+        "text": "here/B/text/train.txt",
+        "valid": "here/B/text/valid.txt",
+        "test": "here/B/text/test.txt",
+    }
     with pytest.raises(KeyboardInterrupt):  # stopped in the middle of a training
-        regard.train("lstm", tokens="char", steps=6, listener=lambda _: signal.raise_signal(signal.SIGINT), **stop)
+        regard.train(
+            "lstm", tokens="char", steps=6, listener=lambda _: signal.raise_signal(signal.SIGINT), **stop
+        )
     (tmp_path / "other").mkdir()
     monkeypatch.chdir(tmp_path / "other")
     (tmp_path / "here" / "B").rename(tmp_path / "moved")

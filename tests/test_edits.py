@@ -6,11 +6,24 @@ from pathlib import Path
 
 import pytest
 import torch
+from regard.inside.editing import edits_from_json, edits_to_json
 
 import regard
 from regard.errors import UserError
-from regard.inside.editing import edits_from_json, edits_to_json
-from regard.parts.edits import EDITS, Edit, Mean, Move, Patch, Permute, Scale, Set, Shift, Silence, Uniform, Zero
+from regard.parts.edits import (
+    EDITS,
+    Edit,
+    Mean,
+    Move,
+    Patch,
+    Permute,
+    Scale,
+    Set,
+    Shift,
+    Silence,
+    Uniform,
+    Zero,
+)
 from regard.parts.look import Place
 
 AT = {"site": "attention", "rows": (2,)}
@@ -18,8 +31,13 @@ ROW = [0.2, 0.3, 0.5]  # of the row at 2, which sees all three words
 
 
 def changed(edit: Edit) -> list[float]:
-    weights = torch.tensor([[[[1.0, 0, 0], [0.25, 0.75, 0], ROW], [[1.0, 0, 0], [0.5, 0.5, 0], [0.6, 0.1, 0.3]]]], dtype=torch.float64)
-    place = Place(torch.arange(3).unsqueeze(0), torch.arange(3).unsqueeze(0), torch.ones(1, 3, 3).tril().bool())
+    weights = torch.tensor(
+        [[[[1.0, 0, 0], [0.25, 0.75, 0], ROW], [[1.0, 0, 0], [0.5, 0.5, 0], [0.6, 0.1, 0.3]]]],
+        dtype=torch.float64,
+    )
+    place = Place(
+        torch.arange(3).unsqueeze(0), torch.arange(3).unsqueeze(0), torch.ones(1, 3, 3).tril().bool()
+    )
     after = edit(weights, place)
     assert torch.equal(after[:, :, :2], weights[:, :, :2])  # the other rows to the bit
     return after[0, 0, 2].tolist()
@@ -28,7 +46,10 @@ def changed(edit: Edit) -> list[float]:
 @pytest.mark.parametrize(
     ("edit", "row"),
     [
-        (Set(**AT, columns=(1,), value=0.6), [0.4 * 2 / 7, 0.6, 0.4 * 5 / 7]),  # the others share 0.4 as 2 : 5
+        (
+            Set(**AT, columns=(1,), value=0.6),
+            [0.4 * 2 / 7, 0.6, 0.4 * 5 / 7],
+        ),  # the others share 0.4 as 2 : 5
         (Zero(**AT, columns=(1,)), [2 / 7, 0, 5 / 7]),
         (Zero(**AT), [0, 0, 0]),
         (Silence(**AT), [0, 0, 0]),
@@ -49,7 +70,9 @@ def test_what_an_edit_makes_of_a_row(edit: Edit, row: list[float]):
 
 def test_what_a_row_cannot_see_stays_hidden():
     weights = torch.tensor([[[[1.0, 0, 0], [0.25, 0.75, 0], ROW]]])
-    place = Place(torch.arange(3).unsqueeze(0), torch.arange(3).unsqueeze(0), torch.ones(1, 3, 3).tril().bool())
+    place = Place(
+        torch.arange(3).unsqueeze(0), torch.arange(3).unsqueeze(0), torch.ones(1, 3, 3).tril().bool()
+    )
     for edit in (
         Set(site="attention", columns=(2,), value=0.5),
         Uniform(site="attention"),
@@ -101,32 +124,53 @@ def test_an_edit_file_is_done_again_to_the_bit_by_every_verb(run: Path, regard_c
     assert {edit.name() for edit in ALL} == set(EDITS)
     regard.save_edits(run / "run", ALL, run / "edits.json")
     plain = regard.look(run / "run", "the dog saw the")
-    direct, replayed = (regard.look(regard.edited(run / "run", edits), "the dog saw the") for edits in (ALL, run / "edits.json"))
+    direct, replayed = (
+        regard.look(regard.edited(run / "run", edits), "the dog saw the")
+        for edits in (ALL, run / "edits.json")
+    )
     assert direct.surprisal == replayed.surprisal
     assert direct.surprisal != plain.surprisal
-    shown = json.loads(regard_cli("look", run / "run", "--text", "the dog saw the", "--edit", run / "edits.json", "--json").stdout)
+    shown = json.loads(
+        regard_cli(
+            "look", run / "run", "--text", "the dog saw the", "--edit", run / "edits.json", "--json"
+        ).stdout
+    )
     assert shown["surprisal"] == direct.surprisal
     assert regard.look(run / "run", "the dog saw the").surprisal == plain.surprisal  # undoing is going back
     for edit in ALL:  # none of them does nothing
-        assert regard.look(regard.edited(run / "run", [edit]), "the dog saw the").likeliest != plain.likeliest, edit
+        assert (
+            regard.look(regard.edited(run / "run", [edit]), "the dog saw the").likeliest != plain.likeliest
+        ), edit
 
     (run / "other.txt").write_text("the dog saw the cat")
     edited = regard.edited(run / "run", [ALL[0], ALL[7]])
-    measured, scored = regard.evaluate(edited, str(run / "other.txt")), next(iter(regard.score(edited, str(run / "other.txt"))))
+    measured, scored = (
+        regard.evaluate(edited, str(run / "other.txt")),
+        next(iter(regard.score(edited, str(run / "other.txt")))),
+    )
     assert measured.loss == pytest.approx(-sum(token.log_prob for token in scored) / len(scored))
     regard.save_edits(run / "run", [ALL[0], ALL[7]], run / "two.json")
     line = ["--edit", str(run / "two.json"), "--json"]
-    assert json.loads(regard_cli("evaluate", run / "run", "--text", run / "other.txt", *line).stdout)["loss"] == measured.loss
+    assert (
+        json.loads(regard_cli("evaluate", run / "run", "--text", run / "other.txt", *line).stdout)["loss"]
+        == measured.loss
+    )
     texts = regard.generate(edited, prompt="the dog", length=7, temperature=0)
     assert (
-        json.loads(regard_cli("generate", run / "run", "--prompt", "the dog", "--length", "7", "--temperature", "0", *line).stdout)["texts"]
+        json.loads(
+            regard_cli(
+                "generate", run / "run", "--prompt", "the dog", "--length", "7", "--temperature", "0", *line
+            ).stdout
+        )["texts"]
         == texts
     )
 
 
 def test_edits_are_kept_with_the_run_they_were_made_for(run: Path, regard_cli):
     said = '{"do": "silence", "site": "layer*.attention", "heads": [1]}'
-    shown = regard_cli("look", run / "run", "--text", "the dog", "--edit", said, "--save-edit", run / "kept.json")
+    shown = regard_cli(
+        "look", run / "run", "--text", "the dog", "--edit", said, "--save-edit", run / "kept.json"
+    )
     assert shown.returncode == 0
     assert re.search(r"the +\d\.\d\d \([+-]\d\.\d\d\)", shown.stdout)
     kept = json.loads((run / "kept.json").read_text())
@@ -134,7 +178,9 @@ def test_edits_are_kept_with_the_run_they_were_made_for(run: Path, regard_cli):
     refused = regard_cli("generate", run / "other", "--edit", run / "kept.json")
     assert (refused.returncode, refused.stdout) == (2, "")
     assert "made for another run" in refused.stderr
-    late = regard_cli("look", run / "run", "--text", "the dog", "--edit", '{"do": "zero", "site": "embedding", "rows": [9]}')
+    late = regard_cli(
+        "look", run / "run", "--text", "the dog", "--edit", '{"do": "zero", "site": "embedding", "rows": [9]}'
+    )
     assert "the edits name positions [9], past the text's last, 2" in late.stdout
 
 
@@ -160,16 +206,28 @@ def test_json_there_and_back():
         ('{"do": "zero", "site": "embedding", "row": [1]}', "zero has no 'row'; it has: site, heads"),
         ('{"do": "zero", "site": "embedding", "rows": 1}', "'rows' cannot be 1"),
         ('{"do": "zero", "site": "layer9.feed"}', "no site matches 'layer9.feed'; there are: embedding"),
-        ('{"do": "zero", "site": "layer0.attention", "heads": [3]}', "layer0.attention has heads from 0 to 2; there is no 3"),
+        (
+            '{"do": "zero", "site": "layer0.attention", "heads": [3]}',
+            "layer0.attention has heads from 0 to 2; there is no 3",
+        ),
         ('{"do": "zero", "site": "embedding", "heads": [0]}', "embedding has no heads"),
         ('{"do": "zero", "site": "embedding", "columns": [0]}', "embedding has no columns"),
         ('{"do": "zero", "site": "embedding", "features": [12]}', "features from 0 to 11; there is no 12"),
         ('{"do": "uniform", "site": "embedding"}', "uniform changes weights; embedding holds values"),
-        ('{"do": "shift", "site": "layer0.attention", "by": 1}', "shift changes scores or values; layer0.attention holds weights"),
+        (
+            '{"do": "shift", "site": "layer0.attention", "by": 1}',
+            "shift changes scores or values; layer0.attention holds weights",
+        ),
         ('{"do": "set", "site": "layer0.attention", "value": 1.5}', "makes a row sum to more than 1"),
         ('{"do": "mean", "site": "embedding"}', "say over which text"),
-        ('{"do": "permute", "site": "layer0.attention", "columns": [0], "order": [1]}', "must name the same positions"),
-        ('{"do": "patch", "site": "embedding", "text": "the", "rows": [5]}', "the other text has positions 0 to 1, row 5 is asked for"),
+        (
+            '{"do": "permute", "site": "layer0.attention", "columns": [0], "order": [1]}',
+            "must name the same positions",
+        ),
+        (
+            '{"do": "patch", "site": "embedding", "text": "the", "rows": [5]}',
+            "the other text has positions 0 to 1, row 5 is asked for",
+        ),
     ],
 )
 def test_what_does_not_fit_is_told(run: Path, said: str, words: str):

@@ -21,7 +21,13 @@ SHAPES = [
     {"n_layer": 1, "n_head": 1, "n_embd": 6, "n_positions": 41},
     {"n_layer": 3, "n_head": 2, "n_embd": 10, "n_positions": 37},
     {"n_layer": 2, "n_head": 7, "n_embd": 21, "n_positions": 43, "tie_word_embeddings": False},
-    {"n_layer": 2, "n_head": 4, "n_embd": 44, "n_positions": 1031, "activation_function": "gelu_pytorch_tanh"},
+    {
+        "n_layer": 2,
+        "n_head": 4,
+        "n_embd": 44,
+        "n_positions": 1031,
+        "activation_function": "gelu_pytorch_tanh",
+    },
 ]
 
 
@@ -31,12 +37,17 @@ def checkpoint(folder: Path, shape: dict, files: str = "tokenizer.json") -> Path
     library.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     library.decoder = decoders.ByteLevel()
     trainer = trainers.BpeTrainer(
-        vocab_size=283, initial_alphabet=sorted(pre_tokenizers.ByteLevel.alphabet()), special_tokens=["<|endoftext|>"], show_progress=False
+        vocab_size=283,
+        initial_alphabet=sorted(pre_tokenizers.ByteLevel.alphabet()),
+        special_tokens=["<|endoftext|>"],
+        show_progress=False,
     )
     library.train_from_iterator([TEXT], trainer)
     torch.manual_seed(3)
     size = library.get_vocab_size()
-    config = transformers.GPT2Config(vocab_size=size, bos_token_id=0, eos_token_id=0, initializer_range=0.2, **shape)
+    config = transformers.GPT2Config(
+        vocab_size=size, bos_token_id=0, eos_token_id=0, initializer_range=0.2, **shape
+    )
     model = transformers.GPT2LMHeadModel(config)
     for parameter in model.parameters():  # norms and biases too, which start at ones and zeros
         torch.nn.init.normal_(parameter, std=0.2) if parameter.dim() == 1 else None
@@ -126,20 +137,44 @@ def test_every_verb_takes_the_folder(tmp_path: Path, regard_cli):
 
 def test_a_run_of_our_own_goes_out(tmp_path: Path, regard_cli):
     (tmp_path / "text.txt").write_text(TEXT * 9)
-    options = {"tokens": "bpe", "bpe-size": 271, "layers": 2, "width": 12, "heads": 2, "context": 31, "batch": 2, "steps": 3}
+    options = {
+        "tokens": "bpe",
+        "bpe-size": 271,
+        "layers": 2,
+        "width": 12,
+        "heads": 2,
+        "context": 31,
+        "batch": 2,
+        "steps": 3,
+    }
     line = [word for name, value in options.items() for word in (f"--{name}", str(value))]
-    done = regard_cli("train", "transformer", "--text", "text.txt", "--positions", "learned", "--no-readout-bias", *line, "--out", "run")
+    done = regard_cli(
+        "train",
+        "transformer",
+        "--text",
+        "text.txt",
+        "--positions",
+        "learned",
+        "--no-readout-bias",
+        *line,
+        "--out",
+        "run",
+    )
     assert done.returncode == 0
     assert regard_cli("export", "run", "--to", "hugging").returncode == 0
     run = regard.load(tmp_path / "run")
     ids, size = ids_of(run), run.model.vocabulary_size
-    expected = theirs(tmp_path / "hugging", ids, start=size)[:, :, :size]  # <s> and padding are tokens of their own there
+    expected = theirs(tmp_path / "hugging", ids, start=size)[
+        :, :, :size
+    ]  # <s> and padding are tokens of their own there
     assert float((logits(run, ids) - expected).abs().max()) < CLOSE
     library = transformers.AutoTokenizer.from_pretrained(tmp_path / "hugging")
     assert library("The dog saw Äpfel, so they say.")["input_ids"] == ids[0].tolist()
     assert (library.bos_token_id, library.eos_token_id) == (size, run.tokenizer.end)
     back = regard.load(tmp_path / "hugging")
-    assert torch.equal(logits(back, ids)[:, :, :size], logits(run, ids))  # and begins with the start mark of its own
+    assert torch.equal(
+        logits(back, ids)[:, :, :size], logits(run, ids)
+    )  # and begins with the start mark of its own
     assert back.tokenizer.prompt("the cat") == run.tokenizer.prompt("the cat")
     refused = regard_cli("export", "run", "--to", "hugging")
     assert (refused.returncode, refused.stdout) == (2, "")
@@ -168,7 +203,8 @@ def test_other_architectures_are_told(tmp_path: Path, change: dict, words: str):
 
 
 @pytest.mark.parametrize(
-    ("name", "words"), [("model.safetensors", "model.safetensors is missing"), ("tokenizer.json", "tokenizer.json is missing")]
+    ("name", "words"),
+    [("model.safetensors", "model.safetensors is missing"), ("tokenizer.json", "tokenizer.json is missing")],
 )
 def test_missing_files_are_told(tmp_path: Path, name: str, words: str):
     folder = checkpoint(tmp_path / "gpt2", SHAPES[0])

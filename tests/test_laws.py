@@ -24,6 +24,8 @@ def test_every_family_stands_under_the_laws():
 def test_probabilities_sum_to_one_in_single_precision(name: str):
     model = MODELS[name]()
     given = None if model.given is None else torch.tensor([[5, 2, model.given.padding, 9, 1]])
-    log_probs_BTV = model.read_from_start(torch.tensor([[START, 3, 1, 4, 1, 5, 9, 2, 6]]), given)[0].log_probs()
+    log_probs_BTV = model.read_from_start(torch.tensor([[START, 3, 1, 4, 1, 5, 9, 2, 6]]), given)[
+        0
+    ].log_probs()
     # V float32 terms, each with a relative error of some 2^-24 from exp, log and the sum's own rounding
     torch.testing.assert_close(log_probs_BTV.exp().sum(2), torch.ones(1, 9), rtol=0, atol=V * 2**-21)

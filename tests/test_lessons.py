@@ -19,7 +19,9 @@ def test_counting():
     shown = lesson("counting")
     assert shown.value("after") == pytest.approx({"books": 1 / 3, "exams": 1 / 3, "dog": 1 / 3})
     assert shown.value("unseen") == 0
-    assert shown.value("add 1") == pytest.approx(1 / (3 + 11))  # "their" three times; ten words and the end of a line
+    assert shown.value("add 1") == pytest.approx(
+        1 / (3 + 11)
+    )  # "their" three times; ten words and the end of a line
     assert shown.value("sum") == pytest.approx(1)
     assert shown.value("Kneser-Ney") > 0
 
@@ -50,8 +52,12 @@ def test_attention():
     assert shown.value("weights in base 3") == pytest.approx([1 / 6, 1 / 6, 1 / 2, 1 / 6])
     assert shown.value("output in base 3") == pytest.approx([1 / 2, 1 / 2])
     total = 3 + math.e
-    assert shown.value("weights in base e") == pytest.approx([1 / total, 1 / total, math.e / total, 1 / total])
-    assert shown.value("output of a sharp query") == pytest.approx([3 / (3 + math.exp(10)), math.exp(10) / (3 + math.exp(10))])
+    assert shown.value("weights in base e") == pytest.approx(
+        [1 / total, 1 / total, math.e / total, 1 / total]
+    )
+    assert shown.value("output of a sharp query") == pytest.approx(
+        [3 / (3 + math.exp(10)), math.exp(10) / (3 + math.exp(10))]
+    )
     assert shown.value("average") == [3 / 4, 1 / 4]
     sharper = lesson("attention", q=(0.0, 10.0), sequence="AAAA")
     assert sharper.value("output in base e") == [1, 0]
@@ -72,16 +78,31 @@ def test_scores():
     for width, spread in zip(shown.value("width"), shown.value("spread of dot"), strict=True):
         # products of unit normals: spread sqrt(d); 64 x 64 of them that share vectors, so known within about 3 / sqrt(64)
         assert spread == pytest.approx(math.sqrt(width), rel=3 / 8)
-    assert shown.value("entropy of softmax of dot")[-1] < 0.5 < 3 < shown.value("entropy of softmax of scaled dot")[-1]
+    assert (
+        shown.value("entropy of softmax of dot")[-1]
+        < 0.5
+        < 3
+        < shown.value("entropy of softmax of scaled dot")[-1]
+    )
 
 
 def test_self_attention():
     shown = lesson("self-attention")
     assert shown.value("row sums") == pytest.approx([1] * 5)
-    expected = [[3 / 4, 1 / 4, 0, 0, 0], [1 / 2, 1 / 2, 0, 0, 0], [0, 0, 1, 0, 0], [0, 0, 0, 3 / 4, 1 / 4], [0, 0, 0, 0, 1]]
+    expected = [
+        [3 / 4, 1 / 4, 0, 0, 0],
+        [1 / 2, 1 / 2, 0, 0, 0],
+        [0, 0, 1, 0, 0],
+        [0, 0, 0, 3 / 4, 1 / 4],
+        [0, 0, 0, 0, 1],
+    ]
     for row, right in zip(shown.value("lecture"), expected, strict=True):
         assert row == pytest.approx(right, abs=1e-15)
-    assert (shown.value("maps"), shown.value("mixed"), shown.value("projected")) == ([3, 7, 7], [3, 7, 4], [7, 12])
+    assert (shown.value("maps"), shown.value("mixed"), shown.value("projected")) == (
+        [3, 7, 7],
+        [3, 7, 4],
+        [7, 12],
+    )
 
 
 def test_masking():
@@ -103,7 +124,9 @@ def test_positions():
 def test_copying():
     shown = lesson("copying")
     pointed = math.exp(4) / (math.exp(4) + 7)
-    assert shown.value("softmax") == pytest.approx(1 / 10)  # eight words, the end of a line, and words never seen
+    assert shown.value("softmax") == pytest.approx(
+        1 / 10
+    )  # eight words, the end of a line, and words never seen
     assert shown.value("average") == pytest.approx(0.5 / 10 + 0.5 * pointed)
     total = math.exp(4) + 7 + math.exp(2)
     assert shown.value("gate") == pytest.approx(math.exp(2) / total)
@@ -114,7 +137,9 @@ def test_copying():
 def test_backpack():
     shown = lesson("backpack")
     assert shown.value("alpha") == [[3 / 2, 1 / 2], [1 / 2, 1 / 2], [3 / 2, 1 / 2], [1, 0]]
-    assert [share for row in shown.value("query") for share in row] == pytest.approx([2 / 3, 1 / 3, 1 / 2, 1 / 2, 2 / 3, 1 / 3, 1, 0])
+    assert [share for row in shown.value("query") for share in row] == pytest.approx(
+        [2 / 3, 1 / 3, 1 / 2, 1 / 2, 2 / 3, 1 / 3, 1, 0]
+    )
     assert shown.value("output") == [1, 0, 1, 0] == shown.value("output by query")
     assert shown.value("sentiment") == [1, 0]
     assert shown.value("sentiment, That surgery was sick") == [0, 1]
@@ -159,8 +184,12 @@ def test_inputs_can_be_set(capsys):
     assert main(["lesson", "attention", "--set", "q=0,10", "sequence=ABBB", "--json"]) == 0
     data = json.loads(capsys.readouterr().out)
     assert data["steps"][0]["values"]["scores"] == [0, 10, 10, 10]
-    assert main(["lesson", "counting", "--set", "sentences=a b / a c", "context=a", "unseen=d", "--json"]) == 0
-    assert json.loads(capsys.readouterr().out)["steps"][0]["values"]["after"] == pytest.approx({"b": 0.5, "c": 0.5})
+    assert (
+        main(["lesson", "counting", "--set", "sentences=a b / a c", "context=a", "unseen=d", "--json"]) == 0
+    )
+    assert json.loads(capsys.readouterr().out)["steps"][0]["values"]["after"] == pytest.approx(
+        {"b": 0.5, "c": 0.5}
+    )
     assert main(["lesson"]) == 0
     assert [line.split()[0] for line in capsys.readouterr().out.splitlines()] == list(LESSONS)
 
@@ -198,8 +227,13 @@ def test_wrong_settings_are_told(arguments: list[str], words: str, capsys):
 
 
 def test_other_sizes_can_be_set():
-    assert lesson("self-attention", sentence="a b", weights=((1.0, 0.0), (0.5, 0.5))).value("lecture") == [[1, 0], [0.5, 0.5]]
-    assert lesson("scores", q=(1.0, 2.0, 3.0), k=(1.0, 1.0, 1.0), widths=(2.0, 4.0)).value("dot") == pytest.approx(6)
+    assert lesson("self-attention", sentence="a b", weights=((1.0, 0.0), (0.5, 0.5))).value("lecture") == [
+        [1, 0],
+        [0.5, 0.5],
+    ]
+    assert lesson("scores", q=(1.0, 2.0, 3.0), k=(1.0, 1.0, 1.0), widths=(2.0, 4.0)).value(
+        "dot"
+    ) == pytest.approx(6)
 
 
 def test_an_unknown_input_from_python():

@@ -46,7 +46,9 @@ def test_a_record_says_what_the_model_says(family):
     expected = [-float(log_probs_TV[t, token]) for t, token in enumerate(ids[0, 1:].tolist())]
     assert found.surprisal[1:] == pytest.approx(expected)
     for position, likeliest in enumerate(found.likeliest):
-        assert [p for _, p in likeliest] == pytest.approx(log_probs_TV[position].exp().topk(3).values.tolist())
+        assert [p for _, p in likeliest] == pytest.approx(
+            log_probs_TV[position].exp().topk(3).values.tolist()
+        )
     for weights_HQK in found.weights.values():
         sums = weights_HQK.sum(2)
         assert bool(((sums - 1).abs().lt(1e-5) | (sums == 0)).all())
@@ -67,11 +69,18 @@ def test_families_that_attend_show_it_and_ngrams_their_chain():
 def test_rows_and_heads_that_are_asked_for():
     model, tokenizer = make("transformer")
     whole = record(model, tokenizer, "the dog saw the cat")
-    part = record(model, tokenizer, "the dog saw the cat", sites=["layer1.attention"], rows=[-1, 2], heads=[2])
+    part = record(
+        model, tokenizer, "the dog saw the cat", sites=["layer1.attention"], rows=[-1, 2], heads=[2]
+    )
     assert part.rows == [5, 2]
     assert set(part.weights) == {"layer1.attention"}
     # another shape of the same product: float32 rounds differently
-    torch.testing.assert_close(part.weights["layer1.attention"], whole.weights["layer1.attention"][[2]][:, [5, 2]], rtol=1e-5, atol=1e-6)
+    torch.testing.assert_close(
+        part.weights["layer1.attention"],
+        whole.weights["layer1.attention"][[2]][:, [5, 2]],
+        rtol=1e-5,
+        atol=1e-6,
+    )
     values = record(model, tokenizer, "the dog", sites=["layer0.feed"]).values
     assert values["layer0.feed"].shape == (3, 12)
 
@@ -99,7 +108,10 @@ def test_what_is_not_there_is_told(text, options, words):
 
 
 def test_an_unknown_word_is_told():
-    assert "1 of the text's 2 tokens are not in the vocabulary" in record(*make("transformer"), "the zebra").notes[0]
+    assert (
+        "1 of the text's 2 tokens are not in the vocabulary"
+        in record(*make("transformer"), "the zebra").notes[0]
+    )
 
 
 @pytest.mark.parametrize(("rows", "first"), [(None, 10), ([12, 3], 0), ([33, 35], 5)])
@@ -112,8 +124,12 @@ def test_a_text_longer_than_the_context_slides(rows, first):
     ids = torch.tensor([[tokenizer.start, *tokenizer.prompt(" ".join(text))]])
     weights_HTK = model_weights(model, ids[:, first : first + 31])
     chosen = list(range(31)) if rows is None else [row - first for row in rows]
-    torch.testing.assert_close(found.weights["layer1.attention"], weights_HTK[:, chosen], rtol=1e-5, atol=1e-6)
-    with torch.no_grad():  # the window that tells of a token has half a context before it, or the text's beginning
+    torch.testing.assert_close(
+        found.weights["layer1.attention"], weights_HTK[:, chosen], rtol=1e-5, atol=1e-6
+    )
+    with (
+        torch.no_grad()
+    ):  # the window that tells of a token has half a context before it, or the text's beginning
         told = [(place, -float(model(ids[:, start : start + 31])[0].log_probs()[0, place - 1 - start, ids[0, place]]))
                 for start, places in slides(first) for place in places]  # fmt: skip
     assert [place for place, _ in told] == list(range(1, 41))
@@ -123,7 +139,11 @@ def test_a_text_longer_than_the_context_slides(rows, first):
 def slides(first: int) -> list[tuple[int, range]]:
     """The windows' beginnings, and the tokens each tells of: a new one begins half a context (15) before its first position,
     and the one that the maps are of is not read twice."""
-    later = {0: [(16, range(32, 41))], 5: [(5, range(32, 37)), (21, range(37, 41))], 10: [(10, range(32, 41))]}
+    later = {
+        0: [(16, range(32, 41))],
+        5: [(5, range(32, 37)), (21, range(37, 41))],
+        10: [(10, range(32, 41))],
+    }
     return [(0, range(1, 32)), *later[first]]
 
 
@@ -137,13 +157,21 @@ def model_weights(model, ids) -> torch.Tensor:
 def test_any_tile_and_coarser_levels():
     model, tokenizer = make("transformer")
     found = record(model, tokenizer, "the dog saw the cat and the dog", rows=[-1])
-    whole = model_weights(model, torch.tensor([[tokenizer.start, *tokenizer.prompt("the dog saw the cat and the dog")]]))
+    whole = model_weights(
+        model, torch.tensor([[tokenizer.start, *tokenizer.prompt("the dog saw the cat and the dog")]])
+    )
     close = {"rtol": 1e-5, "atol": 1e-6}
-    torch.testing.assert_close(found.tile("layer1.attention", [7, 2], [0, 3], heads=[1]), whole[[1]][:, [7, 2]][:, :, [0, 3]], **close)
+    torch.testing.assert_close(
+        found.tile("layer1.attention", [7, 2], [0, 3], heads=[1]),
+        whole[[1]][:, [7, 2]][:, :, [0, 3]],
+        **close,
+    )
     coarse = found.pooled("layer1.attention", size=4)  # 9 positions in blocks of 3
     assert coarse.shape == (3, 3, 3)
     torch.testing.assert_close(coarse[1, 2, 1], whole[1, 6:9, 3:6].max(), **close)
-    torch.testing.assert_close(found.pooled("layer1.attention", size=4, how="mean")[2, 1, 0], whole[2, 3:6, 0:3].mean(), **close)
+    torch.testing.assert_close(
+        found.pooled("layer1.attention", size=4, how="mean")[2, 1, 0], whole[2, 3:6, 0:3].mean(), **close
+    )
     assert torch.equal(found.pooled("layer1.attention", size=9), found.tile("layer1.attention", range(9)))
     with pytest.raises(UserError, match=r"no map of 'layer7.attention' was kept; there are: layer0"):
         found.tile("layer7.attention", [0])
@@ -174,7 +202,11 @@ def test_a_long_texts_page_is_coarse_and_small():
     assert found.weights["layer0.attention"].shape == (3, 1, 1001)
     data = json.loads(re.search(r'id="data">(.*?)</script>', page(found, "long"), re.DOTALL)[1])
     (site,) = data["sites"]
-    assert (site["rows"]["shape"], site["coarse"]["shape"], site["coarse"]["block"]) == ([3, 1, 1001], [3, 251, 251], 4)
+    assert (site["rows"]["shape"], site["coarse"]["shape"], site["coarse"]["block"]) == (
+        [3, 1, 1001],
+        [3, 251, 251],
+        4,
+    )
 
 
 def test_the_same_record_gives_the_same_bytes_and_asks_for_nothing():
@@ -189,7 +221,15 @@ def test_the_same_record_gives_the_same_bytes_and_asks_for_nothing():
 def run(tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("looked")
     (folder / "text.txt").write_text("a <script>alert(1)</script> b </script> c\n" * 60)
-    options = {"layers": 1, "width": 12, "heads": 3, "context": 31, "batch": 2, "steps": 3, "evaluate_every": 3}
+    options = {
+        "layers": 1,
+        "width": 12,
+        "heads": 3,
+        "context": 31,
+        "batch": 2,
+        "steps": 3,
+        "evaluate_every": 3,
+    }
     regard.train("transformer", text=str(folder / "text.txt"), out=str(folder / "run"), **options)
     return folder
 
@@ -198,7 +238,9 @@ def test_the_verb_prints_writes_and_refuses(run: Path, regard_cli):
     shown = regard_cli("look", run / "run", "--text", "a b c", "--out", "map.html")
     assert shown.returncode == 0
     assert "layer0.attention, head 2" in shown.stdout
-    data = json.loads(regard_cli("look", run / "run", "--text", "a b c", "--rows", "-1", "--heads", "1", "--json").stdout)
+    data = json.loads(
+        regard_cli("look", run / "run", "--text", "a b c", "--rows", "-1", "--heads", "1", "--json").stdout
+    )
     assert [len(data["weights"]["layer0.attention"]), len(data["weights"]["layer0.attention"][0])] == [1, 1]
     scores = regard_cli("look", run / "run", "--text", "a b c", "--sites", "layer0.*")
     assert (scores.returncode, scores.stderr) == (0, "")

@@ -17,7 +17,16 @@ from regard.parts.look import Look
 
 EXACT = 1e-10  # float64, as in test_laws
 LOOKED_AT = [name for name, make in MODELS.items() if make().sites()]
-COMPILED = ["dan", "dan-last", "window", "transformer", "transformer-post", "transformer-alibi", "transformer-gate", "backpack"]
+COMPILED = [
+    "dan",
+    "dan-last",
+    "window",
+    "transformer",
+    "transformer-post",
+    "transformer-alibi",
+    "transformer-gate",
+    "backpack",
+]
 TOKENS_BT = torch.tensor([[V, 3, 1, 4, 1, 5]])
 
 
@@ -49,7 +58,9 @@ def test_watching_changes_no_bit_and_each_site_fires_once(model: LanguageModel):
         tensor = seen() if callable(seen) else seen
         assert tensor.dim() == model.sites()[name].count(",") + 1
         if callable(seen):
-            torch.testing.assert_close(seen(torch.tensor([2, 0])), tensor[:, :, [2, 0]], rtol=EXACT, atol=EXACT)
+            torch.testing.assert_close(
+                seen(torch.tensor([2, 0])), tensor[:, :, [2, 0]], rtol=EXACT, atol=EXACT
+            )
             if not name.endswith(".scores"):
                 sums = tensor.sum(3)
                 assert bool(((sums - 1).abs().lt(1e-9) | (sums == 0)).all())
@@ -62,7 +73,9 @@ def test_a_changed_site_changes_the_output_and_lets_gradients_through(model: Lan
         changed = log_probs(model, Look(changes={name: other(name, callable(seen))}))
         assert difference(changed, plain) > 1e-6, name
         strength = torch.ones((), requires_grad=True)
-        log_probs(model, Look(changes={name: lambda tensor, place, strength=strength: tensor * strength})).square().sum().backward()
+        log_probs(
+            model, Look(changes={name: lambda tensor, place, strength=strength: tensor * strength})
+        ).square().sum().backward()
         assert strength.grad is not None, name
         assert float(strength.grad) != 0, name
 
@@ -71,7 +84,10 @@ def test_a_site_that_is_changed_to_itself_gives_what_the_kernel_gives(model: Lan
     """The explicit body is the specification: a fused or recurrent kernel agrees with it."""
     plain = log_probs(model)
     for name in model.sites():
-        assert difference(log_probs(model, Look(changes={name: lambda tensor, place: tensor * 1.0})), plain) < EXACT, name
+        assert (
+            difference(log_probs(model, Look(changes={name: lambda tensor, place: tensor * 1.0})), plain)
+            < EXACT
+        ), name
 
 
 def test_a_change_at_one_row_leaves_what_came_before(model: LanguageModel):
@@ -81,7 +97,9 @@ def test_a_change_at_one_row_leaves_what_came_before(model: LanguageModel):
         if name.startswith("source."):
             continue  # what is read before the first row
         weights = shape.endswith(("S)", "K)")) and not name.endswith(".scores")
-        edit = Silence(site=name, rows=(3,)) if weights else Shift(site=name, rows=(3,), features=(1,), by=0.73)
+        edit = (
+            Silence(site=name, rows=(3,)) if weights else Shift(site=name, rows=(3,), features=(1,), by=0.73)
+        )
         if name.endswith(".scores"):
             edit = Shift(site=name, rows=(3,), columns=(1,), by=23.0)
         whole = log_probs(model, Look(changes={name: edit}))
@@ -149,7 +167,9 @@ def test_without_a_look_the_graph_is_the_same_node_for_node(name: str):
             return module.forward
 
         torch._dynamo.reset()
-        torch.compile(lambda tokens: model(tokens, None, *more)[0].features_BTD, backend=keep, fullgraph=True)(TOKENS_BT)
+        torch.compile(
+            lambda tokens: model(tokens, None, *more)[0].features_BTD, backend=keep, fullgraph=True
+        )(TOKENS_BT)
         assert len(graphs) == 1
         return graphs[0]
 
@@ -168,7 +188,9 @@ def test_watching_changes_no_bit_of_a_compiled_model(name: str):
     def run(look: Look | None) -> Tensor:
         torch._dynamo.reset()
         with torch.no_grad():
-            return torch.compile(lambda tokens: model(tokens, look=look)[0].log_probs(), backend="aot_eager")(TOKENS_BT)
+            return torch.compile(lambda tokens: model(tokens, look=look)[0].log_probs(), backend="aot_eager")(
+                TOKENS_BT
+            )
 
     look = Look(["*"])
     assert torch.equal(run(look), run(None))

@@ -10,7 +10,9 @@ import pytest
 from regard.machine import threads
 
 
-@pytest.mark.parametrize(("name", "value"), [("GOMP_SPINCOUNT", "7"), ("OMP_WAIT_POLICY", "active"), (None, None)])
+@pytest.mark.parametrize(
+    ("name", "value"), [("GOMP_SPINCOUNT", "7"), ("OMP_WAIT_POLICY", "active"), (None, None)]
+)
 def test_the_persons_own_setting_wins(monkeypatch, name, value):
     for variable in threads.CHOICES:
         monkeypatch.delenv(variable, raising=False)
@@ -22,7 +24,9 @@ def test_the_persons_own_setting_wins(monkeypatch, name, value):
     assert own == expected
 
 
-@pytest.mark.parametrize("code", ["import regard; regard.train", "from regard.cli import main; main(['list'])"])
+@pytest.mark.parametrize(
+    "code", ["import regard; regard.train", "from regard.cli import main; main(['list'])"]
+)
 def test_the_variable_is_set_before_torch_is_imported(code):
     environment = {name: value for name, value in os.environ.items() if name not in threads.CHOICES}
     watch = (
@@ -32,7 +36,9 @@ def test_the_variable_is_set_before_torch_is_imported(code):
         "        if name == 'torch': print('at import', os.environ.get('GOMP_SPINCOUNT'))\n"
         "sys.meta_path.insert(0, Watch())\n"
     )
-    done = subprocess.run([sys.executable, "-c", watch + code], capture_output=True, text=True, env=environment)
+    done = subprocess.run(
+        [sys.executable, "-c", watch + code], capture_output=True, text=True, env=environment
+    )
     assert f"at import {threads.SPINS}" in done.stdout
 
 

@@ -95,7 +95,9 @@ def test_the_parts_of_a_copying_models_probability_sum_to_it(double, copy):
             copied = (prediction.copied_BTS[0] * (tokens == word)).sum(1)
             vocabulary = prediction.rest_BT[0] * prediction.other.log_probs()[0, :, word].exp()
             torch.testing.assert_close(copied + vocabulary, prediction.log_probs()[0, :, word].exp())
-        torch.testing.assert_close(prediction.rest_BT + prediction.copied_BTS.sum(2), torch.ones(1, len(tokens)))
+        torch.testing.assert_close(
+            prediction.rest_BT + prediction.copied_BTS.sum(2), torch.ones(1, len(tokens))
+        )
 
 
 @torch.no_grad()
@@ -120,7 +122,9 @@ def test_the_gate_is_the_weight_on_the_sentinel_and_starts_open(double):
     prediction, weights_TK = copying(lookback=100, copy="gate")
     torch.testing.assert_close(weights_TK.sum(1), torch.ones(len(IDS) + 1))
     gate_T, first_T = weights_TK[:, -1], weights_TK[:, 0]
-    torch.testing.assert_close(prediction.rest_BT[0], gate_T + first_T)  # what would copy <s> goes to the vocabulary
+    torch.testing.assert_close(
+        prediction.rest_BT[0], gate_T + first_T
+    )  # what would copy <s> goes to the vocabulary
     assert float(gate_T.min()) > 0.9
 
 
@@ -128,11 +132,22 @@ def test_a_model_that_copies_learns_to_copy(tmp_path):
     """Names that are said twice and never again: who cannot copy can only guess the second time."""
     generator = torch.Generator().manual_seed(1)
     names = torch.randint(0, 300, (1200,), generator=generator).tolist()
-    (tmp_path / "text.txt").write_text("".join(f"{first} met him and {first} left\n" for first in (f"n{name}" for name in names)))
+    (tmp_path / "text.txt").write_text(
+        "".join(f"{first} met him and {first} left\n" for first in (f"n{name}" for name in names))
+    )
     losses = {}
-    options = {"width": 32, "steps": 250, "batch": 8, "learning_rate": 0.01, "evaluate_every": 250, "tokens": "word"}
+    options = {
+        "width": 32,
+        "steps": 250,
+        "batch": 8,
+        "learning_rate": 0.01,
+        "evaluate_every": 250,
+        "tokens": "word",
+    }
     for copy in ("none", "gate"):
-        trained = regard.train("attentive", text=str(tmp_path / "text.txt"), out=str(tmp_path / copy), copy=copy, **options)
+        trained = regard.train(
+            "attentive", text=str(tmp_path / "text.txt"), out=str(tmp_path / copy), copy=copy, **options
+        )
         losses[copy] = trained.loss
     # of a line's 7 predictions (its end is one) one name can be copied, worth ln 300 / 7 = 0.81 nats a token: half of that at least
     assert losses["none"] - losses["gate"] > 0.4
@@ -166,19 +181,29 @@ def test_a_cache_goes_on_over_windows(double):
     theta, share = 0.7, 0.4
     read = [START, *IDS]
     parts = [model(torch.tensor([read[place : place + 4]]))[0] for place in range(0, 12, 4)]
-    states, plain = (torch.cat(list(some)) for some in zip(*((p.features_BTD[0], p.log_probs()[0].exp()) for p in parts), strict=True))
+    states, plain = (
+        torch.cat(list(some))
+        for some in zip(*((p.features_BTD[0], p.log_probs()[0].exp()) for p in parts), strict=True)
+    )
     text = Encoded(torch.tensor([*IDS, 0]), torch.tensor([12]), bytes=12, unknown=0)
     losses = token_losses(NeuralCache(model, 50, theta, share), text)
     for t, target in enumerate([*IDS, 0]):
         powers = (theta * states[:t] @ states[t]).exp()
         copied = sum((float(power) for power, word in zip(powers, IDS, strict=False) if word == target), 0.0)
-        expected = float(plain[t, target]) if t == 0 else (1 - share) * float(plain[t, target]) + share * copied / float(powers.sum())
+        expected = (
+            float(plain[t, target])
+            if t == 0
+            else (1 - share) * float(plain[t, target]) + share * copied / float(powers.sum())
+        )
         assert float(losses[t]) == pytest.approx(-math.log(expected))
 
 
 def test_a_mix_gives_each_model_a_context_of_its_own(double):
     torch.manual_seed(1)
-    bounded, unbounded = Transformer(V, Transformer.Config(width=8, heads=2, context=2)).eval(), Lstm(V, Lstm.Config(width=5)).eval()
+    bounded, unbounded = (
+        Transformer(V, Transformer.Config(width=8, heads=2, context=2)).eval(),
+        Lstm(V, Lstm.Config(width=5)).eval(),
+    )
     text = Encoded(torch.tensor([*IDS, 0]), torch.tensor([12]), bytes=12, unknown=0)
     one, two = token_losses(bounded, text), token_losses(unbounded, text)
     mixed = token_losses(Interpolation(bounded, unbounded, 0.3), text)
@@ -241,7 +266,9 @@ def test_training_a_backpack_does_not_hold_its_senses(double):
     """Of L x T x D numbers none is kept for the backward pass: what autograd saves is smaller than the senses alone."""
     torch.manual_seed(1)
     senses, length, width = 16, 31, 32
-    model = Backpack(V, Backpack.Config(layers=1, width=width, heads=1, senses=senses, context=length)).train()
+    model = Backpack(
+        V, Backpack.Config(layers=1, width=width, heads=1, senses=senses, context=length)
+    ).train()
     kept = list[int]()
     tokens = torch.randint(0, V, (1, length))
     parameters = {parameter.data_ptr() for parameter in model.parameters()}
@@ -266,19 +293,26 @@ def test_heads_that_share_their_keys_are_heads_with_equal_keys(double):
     for name, tensor in grouped.state_dict().items():
         if ".project." in name:  # 6 heads of queries, 3 of keys, 3 of values, 2 features each
             query, key, value = tensor.unflatten(0, (12, 2)).split([6, 3, 3])
-            tensors[name] = torch.cat([query, key.repeat_interleave(2, 0), value.repeat_interleave(2, 0)]).flatten(0, 1)
+            tensors[name] = torch.cat(
+                [query, key.repeat_interleave(2, 0), value.repeat_interleave(2, 0)]
+            ).flatten(0, 1)
     whole.load_state_dict(tensors)
     tokens_BT = torch.tensor([[5, 1, 4, 2, 0, 3]])
     torch.testing.assert_close(grouped(tokens_BT)[0].log_probs(), whole(tokens_BT)[0].log_probs())
     assert grouped(tokens_BT)[1].trunk.keys[0].shape == (1, 3, 6, 2)  # the cache is half as large
-    for wrong, words in (({"key_value_heads": 4}, "cannot be divided among --key-value-heads 4"), ({"key_value_heads": 0}, "1 or more")):
+    for wrong, words in (
+        ({"key_value_heads": 4}, "cannot be divided among --key-value-heads 4"),
+        ({"key_value_heads": 0}, "1 or more"),
+    ):
         with pytest.raises(UserError, match=words):
             Transformer.Config(**options, **wrong)
 
 
 def test_queries_and_keys_with_a_norm_have_bounded_scores(double):
     """|q . k| / sqrt(d) is at most sqrt(d) where both have a root mean square of 1, however large the weights."""
-    model = Transformer(5, Transformer.Config(layers=1, width=12, heads=3, context=11, query_key_norm=True)).eval()
+    model = Transformer(
+        5, Transformer.Config(layers=1, width=12, heads=3, context=11, query_key_norm=True)
+    ).eval()
     torch.nn.init.normal_(model.trunk.blocks[0].project.weight, std=100)
     look = Look(["layer0.attention.scores"])
     model(torch.tensor([[5, 1, 4, 2, 0, 3]]), look=look)

@@ -66,10 +66,14 @@ def test_add_k_is_the_textbook_formula():
 def test_add_k_near_the_start_of_a_document_uses_the_shorter_context():
     model, tokenizer = fitted("a b c\na b d\nb c\n", order=3, smoothing="add-k", k=1)
     size = tokenizer.size
-    assert probability(model, tokenizer, "a b c") == pytest.approx([3 / (3 + size), 3 / (2 + size), 2 / (2 + size), 3 / (2 + size)])
+    assert probability(model, tokenizer, "a b c") == pytest.approx(
+        [3 / (3 + size), 3 / (2 + size), 2 / (2 + size), 3 / (2 + size)]
+    )
 
 
-def reference(sentences: list[list[str]], order: int, vocabulary: set[str], modified: bool, prune: tuple[int, ...]):
+def reference(
+    sentences: list[list[str]], order: int, vocabulary: set[str], modified: bool, prune: tuple[int, ...]
+):
     """Interpolated Kneser-Ney written as in Chen and Goodman (1999), with dictionaries; gives P(word | context)."""
     counts = [Counter() for _ in range(order + 1)]
     for sentence in sentences:
@@ -111,7 +115,9 @@ def reference(sentences: list[list[str]], order: int, vocabulary: set[str], modi
             left += discount
             own += (count - discount) * (follower == word)
         # a pruned n-gram is no context: what it would hand down is handed down whole
-        context_kept = k == 1 or counts[k - 1][context] > prune[min(k - 1, len(prune)) - 1] or context == ("<s>",)
+        context_kept = (
+            k == 1 or counts[k - 1][context] > prune[min(k - 1, len(prune)) - 1] or context == ("<s>",)
+        )
         return own / total + left / total * below if context_kept else below
 
     return p
@@ -119,7 +125,10 @@ def reference(sentences: list[list[str]], order: int, vocabulary: set[str], modi
 
 @pytest.mark.usefixtures("double")
 @pytest.mark.parametrize("order", [1, 2, 3, 5])
-@pytest.mark.parametrize(("smoothing", "prune"), [("kneser-ney", (0,)), ("modified-kneser-ney", (0,)), ("modified-kneser-ney", (0, 0, 1))])
+@pytest.mark.parametrize(
+    ("smoothing", "prune"),
+    [("kneser-ney", (0,)), ("modified-kneser-ney", (0,)), ("modified-kneser-ney", (0, 0, 1))],
+)
 def test_kneser_ney_is_chen_and_goodmans(order: int, smoothing: str, prune: tuple[int, ...]):
     model, tokenizer = fitted(LINES, order=order, smoothing=smoothing, prune=prune)
     sentences = [line.split() for line in LINES.splitlines()]
@@ -159,7 +168,9 @@ def test_the_chain_of_back_offs_sums_to_the_probability(text: str, smoothing: st
 def test_no_context_crosses_a_document():
     together, tokenizer = fitted("a b\nc d\n", document="file", order=2, smoothing="maximum-likelihood")
     apart, _ = fitted("a b\nc d\n", document="line", order=2, smoothing="maximum-likelihood")
-    assert probability(together, tokenizer, "a b\nc d") == [1] * 6  # the line's end is a word like any other: c follows it
+    assert (
+        probability(together, tokenizer, "a b\nc d") == [1] * 6
+    )  # the line's end is a word like any other: c follows it
     assert probability(apart, tokenizer, "c d") == pytest.approx([0.5, 1, 1])
 
 
@@ -176,7 +187,9 @@ def test_arpa_is_read_by_kenlm_with_our_probabilities(tmp_path):
 
 
 @pytest.mark.parametrize("suffix", [".arpa", ".arpa.gz"])
-@pytest.mark.parametrize("options", [{}, {"smoothing": "maximum-likelihood"}, {"smoothing": "add-k"}, {"prune": (0, 1)}])
+@pytest.mark.parametrize(
+    "options", [{}, {"smoothing": "maximum-likelihood"}, {"smoothing": "add-k"}, {"prune": (0, 1)}]
+)
 def test_arpa_out_and_in_again(tmp_path, suffix: str, options: dict):
     model, tokenizer = fitted(LINES + "<unk> \\<unk> <s>\n", order=3, **options)
     path = tmp_path / f"model{suffix}"
@@ -226,7 +239,11 @@ def test_broken_arpa_files_name_file_and_line(tmp_path, line: int, text: str | N
 
 
 def test_two_models_mix_at_least_as_well_as_the_better(tmp_path):
-    for name, text in {"one": LINES, "other": "the log sat on a dog\n" * 3, "valid": "the cat sat on the log\na dog\n"}.items():
+    for name, text in {
+        "one": LINES,
+        "other": "the log sat on a dog\n" * 3,
+        "valid": "the cat sat on the log\na dog\n",
+    }.items():
         (tmp_path / name).write_text(text)
     (tmp_path / "words").write_text("the cat sat on mat dog log a and saw")
     options = {"document": "line", "vocabulary": str(tmp_path / "words")}

@@ -28,7 +28,9 @@ def test_the_lectures_attention_in_base_three():
     torch.testing.assert_close(weights[0, 0, 0], torch.tensor([1, 1, 3, 1]) / 6)
     torch.testing.assert_close((weights @ keys)[0, 0, 0], torch.tensor([0.5, 0.5]))
     e = math.e
-    torch.testing.assert_close(weigh(query, keys, score=Dot(), mask=everything)[0, 0, 0], torch.tensor([1, 1, e, 1]) / (3 + e))
+    torch.testing.assert_close(
+        weigh(query, keys, score=Dot(), mask=everything)[0, 0, 0], torch.tensor([1, 1, e, 1]) / (3 + e)
+    )
 
 
 def test_scores_by_hand():
@@ -39,7 +41,10 @@ def test_scores_by_hand():
     bilinear.weight.weight.data = torch.tensor([[0.0, 1], [7, 0]])  # W q = [2, 7]
     assert bilinear(query, key).item() == 2 * 3 + 7 * 5
     additive = Additive(2, 2, inner=1)
-    additive.query.weight.data, additive.key.weight.data = torch.tensor([[0.1, 0.2]]), torch.tensor([[0.3, 0.05]])
+    additive.query.weight.data, additive.key.weight.data = (
+        torch.tensor([[0.1, 0.2]]),
+        torch.tensor([[0.3, 0.05]]),
+    )
     additive.out.data = torch.tensor([2.0])
     assert additive(query, key).item() == pytest.approx(2 * math.tanh(0.1 + 0.4 + 0.9 + 0.25))
 
@@ -56,13 +61,19 @@ def test_scores_share_one_signature(name):
 
 
 def test_masks_are_what_they_say():
-    seen = {str(mask): mask.visible(4, 4)[0].int().tolist() for mask in (causal, earlier, causal & lookback(1), prefix(2), everything)}
+    seen = {
+        str(mask): mask.visible(4, 4)[0].int().tolist()
+        for mask in (causal, earlier, causal & lookback(1), prefix(2), everything)
+    }
     assert seen["causal"] == [[1, 0, 0, 0], [1, 1, 0, 0], [1, 1, 1, 0], [1, 1, 1, 1]]
     assert seen["earlier"] == [[0, 0, 0, 0], [1, 0, 0, 0], [1, 1, 0, 0], [1, 1, 1, 0]]
     assert seen["causal & lookback(1)"] == [[1, 0, 0, 0], [1, 1, 0, 0], [0, 1, 1, 0], [0, 0, 1, 1]]
     assert seen["prefix(2)"] == [[1, 1, 0, 0], [1, 1, 0, 0], [1, 1, 1, 0], [1, 1, 1, 1]]
     assert seen["everything"] == [[1] * 4] * 4
-    assert causal.visible(2, 4)[0].int().tolist() == [[1, 1, 1, 0], [1, 1, 1, 1]]  # the queries are the last ones
+    assert causal.visible(2, 4)[0].int().tolist() == [
+        [1, 1, 1, 0],
+        [1, 1, 1, 1],
+    ]  # the queries are the last ones
     assert causal.picture(2, 2) == "■ ·\n■ ■"
 
 
@@ -141,7 +152,9 @@ def test_training_compiles_to_one_graph():
     assert explained.graph_break_count == 0
 
 
-@pytest.mark.parametrize("name", ["index", "onehot", "sinusoidal", "sinusoidal-appended", "learned", "rotary", "alibi"])
+@pytest.mark.parametrize(
+    "name", ["index", "onehot", "sinusoidal", "sinusoidal-appended", "learned", "rotary", "alibi"]
+)
 def test_with_positions_order_matters_and_without_it_does_not(name: PositionName):
     """Unmasked, "Jack gave water to Jill" and "Jill gave water to Jack" are one set."""
     swap = torch.tensor([4, 1, 2, 3, 0])
@@ -174,7 +187,9 @@ def test_rotary_scores_depend_on_the_distance_alone():
 
 def test_sinusoids_are_the_published_ones():
     table = sinusoids(torch.arange(3).unsqueeze(0), 4)[0]
-    expected = [[math.sin(t), math.cos(t), math.sin(t / 100), math.cos(t / 100)] for t in range(3)]  # 10000^(-2/4) = 1/100
+    expected = [
+        [math.sin(t), math.cos(t), math.sin(t / 100), math.cos(t / 100)] for t in range(3)
+    ]  # 10000^(-2/4) = 1/100
     torch.testing.assert_close(table, torch.tensor(expected))
 
 

@@ -30,8 +30,12 @@ def words_of(svg: str) -> list[str]:
 def test_a_map_names_every_word_and_shades_every_weight():
     svg = heat_map(lower(5), WORDS, WORDS, "head 0")
     assert words_of(svg) == [*(shown(word, 28) for word in WORDS), *(shown(word) for word in WORDS), "head 0"]
-    squares = [one for one in ElementTree.fromstring(svg).iter(f"{SVG}rect") if one.find(f"{SVG}title") is not None]
-    assert [float(one.find(f"{SVG}title").text) for one in squares] == pytest.approx([w for w in lower(5).ravel() if w > 0], abs=5e-4)
+    squares = [
+        one for one in ElementTree.fromstring(svg).iter(f"{SVG}rect") if one.find(f"{SVG}title") is not None
+    ]
+    assert [float(one.find(f"{SVG}title").text) for one in squares] == pytest.approx(
+        [w for w in lower(5).ravel() if w > 0], abs=5e-4
+    )
     # white at 0, (0, 80, 150) at 1: a half lies between, 255 - 127.5 and so on, rounded to even
     assert {squares[0].get("fill"), squares[1].get("fill")} == {"#005096", "#80a8ca"}
 
@@ -112,7 +116,12 @@ def test_weights_from_elsewhere_are_drawn(tmp_path: Path, regard_cli):
         done = regard_cli("draw", "w.npz", "--out", f"w{ending}")
         assert (done.returncode, done.stderr) == (0, "")
         assert (tmp_path / f"w{ending}").stat().st_size > 1000
-    np.savez(tmp_path / "cross.npz", weights=np.ones((2, 3)) / 3, rows=np.array(["Te", "amo"]), columns=np.array(["I", "love", "you"]))
+    np.savez(
+        tmp_path / "cross.npz",
+        weights=np.ones((2, 3)) / 3,
+        rows=np.array(["Te", "amo"]),
+        columns=np.array(["I", "love", "you"]),
+    )
     assert regard_cli("draw", "cross.npz", "--out", "cross.svg").returncode == 0
     assert words_of((tmp_path / "cross.svg").read_text())[:5] == ["Te", "amo", "I", "love", "you"]
     (tmp_path / "list.json").write_text(json.dumps([0.25, 0.75]))
@@ -137,7 +146,14 @@ def test_weights_from_elsewhere_are_drawn(tmp_path: Path, regard_cli):
 def run(tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("pictured")
     (folder / "text.txt").write_text("the cat saw the dog and the dog saw the cat\n" * 40)
-    options = {"text": str(folder / "text.txt"), "tokens": "word", "width": 12, "steps": 3, "evaluate_every": 3, "batch": 2}
+    options = {
+        "text": str(folder / "text.txt"),
+        "tokens": "word",
+        "width": 12,
+        "steps": 3,
+        "evaluate_every": 3,
+        "batch": 2,
+    }
     regard.train("transformer", out=str(folder / "transformer"), layers=2, heads=3, context=31, **options)
     regard.train("attentive", out=str(folder / "attentive"), copy="gate", **options)
     regard.train("ngram", out=str(folder / "ngram"), text=str(folder / "text.txt"), tokens="word")
@@ -153,7 +169,10 @@ def test_looks_are_drawn_in_every_form(run: Path, regard_cli, tmp_path: Path):
     assert {"layer0.attention", "layer1.attention", "head 2"} <= set(drawn("transformer"))
     one = drawn("transformer", "--sites", "layer1.attention", "--heads", "2")
     assert one == ["<s>", "the", "dog", "saw", "<s>", "the", "dog", "saw", "layer1.attention, head 2"]
-    assert drawn("transformer", "--sites", "layer1.attention", "--heads", "2", "--form", "arcs")[0] == "layer1.attention, head 2"
+    assert (
+        drawn("transformer", "--sites", "layer1.attention", "--heads", "2", "--form", "arcs")[0]
+        == "layer1.attention, head 2"
+    )
     assert "where the next word comes from, after “saw”" in drawn("attentive", "--form", "mixture")
     assert drawn("attentive")[8] == "(vocabulary)"  # behind four rows and four columns
     assert "the probability of “saw”, by order" in drawn("ngram")

@@ -4,10 +4,10 @@ import json
 
 import pytest
 import torch
+from regard.runs.puzzling import _weights, puzzle, solvers, wilson
 
 from regard.cli import main
 from regard.parts.look import Look
-from regard.runs.puzzling import _weights, puzzle, solvers, wilson
 from regard.text.puzzles import PUZZLES
 
 
@@ -29,7 +29,9 @@ def test_ab_asks_for_any_b():
 
 def test_recall_asks_for_a_keys_value():
     asked, names = PUZZLES["recall"].ask(5, 40, chance()), PUZZLES["recall"].vocabulary
-    for tokens, targets, right in zip(asked.tokens_NT.tolist(), asked.targets_NT.tolist(), asked.right_NT.tolist(), strict=True):
+    for tokens, targets, right in zip(
+        asked.tokens_NT.tolist(), asked.targets_NT.tolist(), asked.right_NT.tolist(), strict=True
+    ):
         pairs = dict(zip(tokens[0:10:2], tokens[1:10:2], strict=True))
         assert len(pairs) == 5
         assert names[tokens[10]] == "?"
@@ -39,7 +41,9 @@ def test_recall_asks_for_a_keys_value():
 
 def test_reverse_asks_for_the_letters_from_the_end():
     asked = PUZZLES["reverse"].ask(4, 10, chance())
-    for tokens, targets, right in zip(asked.tokens_NT.tolist(), asked.targets_NT.tolist(), asked.right_NT.tolist(), strict=True):
+    for tokens, targets, right in zip(
+        asked.tokens_NT.tolist(), asked.targets_NT.tolist(), asked.right_NT.tolist(), strict=True
+    ):
         assert targets[4:] == tokens[3::-1]
         assert [tokens[place] for place in right[4:]] == targets[4:]
         assert tokens[5:] == targets[4:-1]  # what was said is read
@@ -71,7 +75,24 @@ def test_every_family_can_be_asked(capsys, tmp_path):
         results = json.loads(capsys.readouterr().out)["results"]
         assert [row["family"] for row in results] == solvers()
         assert all(0 <= row["low"] <= row["accuracy"] <= row["high"] <= 1 for row in results)
-    assert main(["puzzle", "ab", "--families", "dan", "--steps", "2", "--tests", "2", "3", "--out", str(tmp_path / "plot.svg")]) == 0
+    assert (
+        main(
+            [
+                "puzzle",
+                "ab",
+                "--families",
+                "dan",
+                "--steps",
+                "2",
+                "--tests",
+                "2",
+                "3",
+                "--out",
+                str(tmp_path / "plot.svg"),
+            ]
+        )
+        == 0
+    )
     assert "share of right answers" in (tmp_path / "plot.svg").read_text()
     assert main(["puzzle"]) == 0
     assert "reverse" in capsys.readouterr().out

@@ -12,13 +12,13 @@ from pathlib import Path
 
 import pytest
 import torch
+from regard.runs.recipes import Recipe
 from trainings import MORE, PAIRS, SMALL, TEXT, files, small
 
 import regard
 from regard.errors import Interrupted, MachineError, Notice, UserError
 from regard.machine.disk import only_writer
 from regard.runs import recipes
-from regard.runs.recipes import Recipe
 from regard.training import checkpoint
 
 
@@ -27,15 +27,21 @@ def stop_at(step: int) -> Callable[..., None]:
     return lambda report: signal.raise_signal(signal.SIGINT) if report.step >= step else None
 
 
-def start(folder: Path, family: str, out: str, *more: str, stderr: int = subprocess.DEVNULL) -> subprocess.Popen:
+def start(
+    folder: Path, family: str, out: str, *more: str, stderr: int = subprocess.DEVNULL
+) -> subprocess.Popen:
     arguments = ["train", family, "--out", out, *more]
-    return subprocess.Popen([sys.executable, "-m", "regard", *arguments], cwd=folder, stdout=subprocess.DEVNULL, stderr=stderr)
+    return subprocess.Popen(
+        [sys.executable, "-m", "regard", *arguments], cwd=folder, stdout=subprocess.DEVNULL, stderr=stderr
+    )
 
 
 @pytest.mark.parametrize("family", [*MORE, "recurrent-translator"])
 def test_a_killed_run_ends_like_one_that_was_not(tmp_path, text, family):
     options = ["--text", "text.txt", *SMALL, *MORE[family]] if family in MORE else PAIRS
-    (tmp_path / "pairs.tsv").write_text("".join(f"line {number} says a b\tb a says {number} line\n" for number in range(60)))
+    (tmp_path / "pairs.tsv").write_text(
+        "".join(f"line {number} says a b\tb a says {number} line\n" for number in range(60))
+    )
     assert start(tmp_path, family, "whole", *options).wait(120) == 0
     chance = random.Random(family)
     process = start(tmp_path, family, "killed", *options)
@@ -67,7 +73,12 @@ def test_ctrl_c_saves_and_says_how_to_go_on(tmp_path, text):
     if process.returncode == 0:
         pytest.skip("it was done before it could be stopped")
     assert process.returncode == 130
-    assert error.decode().strip().splitlines()[-1].endswith("go on with: regard train lstm --out stopped --resume")
+    assert (
+        error.decode()
+        .strip()
+        .splitlines()[-1]
+        .endswith("go on with: regard train lstm --out stopped --resume")
+    )
     with pytest.raises(UserError, match="stopped before the end"):
         regard.load(tmp_path / "stopped")
     assert start(tmp_path, "lstm", "stopped", "--resume").wait(120) == 0
@@ -75,16 +86,30 @@ def test_ctrl_c_saves_and_says_how_to_go_on(tmp_path, text):
 
 
 def test_stopped_before_the_first_validation_it_goes_on_too(tmp_path, text):
-    options = {"text": str(text), "tokens": "char", "width": 16, "batch": 4, "steps": 9, "evaluate_every": 100}
+    options = {
+        "text": str(text),
+        "tokens": "char",
+        "width": 16,
+        "batch": 4,
+        "steps": 9,
+        "evaluate_every": 100,
+    }
     regard.train("lstm", out=str(tmp_path / "whole"), **options)
     with pytest.raises(Interrupted, match="stopped at step 1"):
-        regard.train("lstm", out=str(tmp_path / "stopped"), listener=lambda report: signal.raise_signal(signal.SIGINT), **options)
+        regard.train(
+            "lstm",
+            out=str(tmp_path / "stopped"),
+            listener=lambda report: signal.raise_signal(signal.SIGINT),
+            **options,
+        )
     assert regard.train("lstm", out=str(tmp_path / "stopped"), resume=True).steps == 9
     assert files(tmp_path / "stopped") == files(tmp_path / "whole")
 
 
 def test_a_resumed_run_cannot_change_text_or_options(tmp_path, text, monkeypatch):
-    monkeypatch.setattr("regard.runs.training.finish", lambda *_, **__: (_ for _ in ()).throw(MachineError("full")))
+    monkeypatch.setattr(
+        "regard.runs.training.finish", lambda *_, **__: (_ for _ in ()).throw(MachineError("full"))
+    )
     with pytest.raises(MachineError):
         small(tmp_path / "run", text)
     monkeypatch.undo()
@@ -139,7 +164,10 @@ def test_a_damaged_checkpoint_is_named_set_aside_and_the_one_before_it_is_used(t
     monkeypatch.undo()
     newest, before = (tmp_path / "run" / f"checkpoint-{step:08}" for step in (9, 8))
     flip(newest / "tensors.safetensors")
-    with pytest.warns(Notice, match=r"checkpoint-00000009 is damaged; .*damaged-checkpoint-00000009-1, and checkpoint-00000008 is used"):
+    with pytest.warns(
+        Notice,
+        match=r"checkpoint-00000009 is damaged; .*damaged-checkpoint-00000009-1, and checkpoint-00000008 is used",
+    ):
         regard.train("lstm", out=str(tmp_path / "run"), resume=True)
     assert files(tmp_path / "run") == files(tmp_path / "whole")
     assert (tmp_path / "run" / "damaged-checkpoint-00000009-1" / "tensors.safetensors").exists()
@@ -163,7 +191,9 @@ def test_a_checkpoint_is_saved_again_where_a_damaged_one_stood(tmp_path):
     assert checkpoint.load_checkpoint(tmp_path)[0]["x"].tolist() == [3, 3]
 
 
-def test_a_stopped_run_goes_on_wherever_it_lies_and_wherever_the_command_is_typed(tmp_path, text, monkeypatch):
+def test_a_stopped_run_goes_on_wherever_it_lies_and_wherever_the_command_is_typed(
+    tmp_path, text, monkeypatch
+):
     whole = small(tmp_path / "whole", text)
     monkeypatch.chdir(tmp_path)
     with pytest.raises(Interrupted):
@@ -208,12 +238,22 @@ def test_stopped_at_a_validation_it_is_validated_and_goes_on(tmp_path, text, mon
         samples.write("--- step 8\nwritten, then killed\n")
     regard.train("lstm", out=str(tmp_path / "stopped"), resume=True)
     assert files(tmp_path / "stopped") == files(tmp_path / "whole")
-    assert (tmp_path / "stopped" / "samples.txt").read_text() == (tmp_path / "whole" / "samples.txt").read_text()
+    assert (tmp_path / "stopped" / "samples.txt").read_text() == (
+        tmp_path / "whole" / "samples.txt"
+    ).read_text()
 
 
 def stopped(out: Path, **options) -> None:
     with pytest.raises(Interrupted):
-        regard.train("lstm", out=str(out), width=8, batch=2, steps=9, listener=lambda _: signal.raise_signal(signal.SIGINT), **options)
+        regard.train(
+            "lstm",
+            out=str(out),
+            width=8,
+            batch=2,
+            steps=9,
+            listener=lambda _: signal.raise_signal(signal.SIGINT),
+            **options,
+        )
 
 
 def test_what_a_stopped_run_cannot_go_on_with_is_told_and_stays(tmp_path, monkeypatch):
@@ -221,7 +261,12 @@ def test_what_a_stopped_run_cannot_go_on_with_is_told_and_stays(tmp_path, monkey
     folder.mkdir()
     (folder / "a.txt").write_text(TEXT)
     words.write_text("line\nsays\nand\n")
-    options = {"text": str(folder), "valid": str(folder / "a.txt"), "vocabulary": str(words), "tensorboard": True}
+    options = {
+        "text": str(folder),
+        "valid": str(folder / "a.txt"),
+        "vocabulary": str(words),
+        "tensorboard": True,
+    }
     stopped(tmp_path / "run", **options)
     words.write_text("and\nsays\nline\n")
     with pytest.raises(UserError, match="vocabulary has changed"):
@@ -265,7 +310,12 @@ def test_a_recipe_goes_on_with_what_it_began_with(tmp_path, text, monkeypatch):
     monkeypatch.setitem(recipes.RECIPES, "toy", lambda: recipe)
     with pytest.raises(Interrupted):
         regard.train_recipe(
-            "toy", tmp_path, out=str(tmp_path / "run"), width=8, steps=5, listener=lambda report: signal.raise_signal(signal.SIGINT)
+            "toy",
+            tmp_path,
+            out=str(tmp_path / "run"),
+            width=8,
+            steps=5,
+            listener=lambda report: signal.raise_signal(signal.SIGINT),
         )
     trained = regard.train_recipe("toy", tmp_path, out=str(tmp_path / "run"), resume=True)
     assert (trained.steps, trained.run.model.config.width) == (5, 8)

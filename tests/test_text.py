@@ -18,7 +18,10 @@ def test_files_folders_globs_and_gzip(tmp_path):
     (tmp_path / ".hidden").write_bytes(b"\xff")
     texts = {source.name.removeprefix(f"{tmp_path}/"): source.text for source in read([str(tmp_path)])}
     assert texts == {"b.txt": "été\r\n", "c.txt.gz": "zipped", "inner/a.txt": "one\n"}  # newlines as they are
-    assert [source.text for source in read([f"{tmp_path}/*.txt", f"{tmp_path}/inner"])] == ["été\r\n", "one\n"]
+    assert [source.text for source in read([f"{tmp_path}/*.txt", f"{tmp_path}/inner"])] == [
+        "été\r\n",
+        "one\n",
+    ]
 
 
 @pytest.mark.parametrize(
@@ -26,7 +29,11 @@ def test_files_folders_globs_and_gzip(tmp_path):
     [
         ("empty.txt", b"", "is empty"),
         ("binary.bin", b"ab\0cd", "byte 2 is zero"),
-        ("latin.txt", "caf\xe9".encode("latin1"), "byte 3 (0xe9) is not UTF-8; convert it first, for example: iconv"),
+        (
+            "latin.txt",
+            "caf\xe9".encode("latin1"),
+            "byte 3 (0xe9) is not UTF-8; convert it first, for example: iconv",
+        ),
         ("broken.gz", b"no gzip", "not a whole gzip file"),
         ("cut.gz", gzip.compress(b"some words" * 99)[:-9], "not a whole gzip file"),
     ],
@@ -59,7 +66,9 @@ def test_documents_lose_nothing(text: str):
     assert "".join(split(text, "blank")) == text
     assert split(text, "file") == [text]
     lines = split(text, "line")
-    assert "".join(line + "\n" for line in lines) == (text if text.endswith("\n") or not text else text + "\n")
+    assert "".join(line + "\n" for line in lines) == (
+        text if text.endswith("\n") or not text else text + "\n"
+    )
 
 
 def test_an_empty_line_is_an_empty_document():
@@ -91,7 +100,11 @@ def test_held_out_text_of_long_lines_is_cut_between_words():
 def test_held_out_files_stay_apart():
     sources = [Source("a", "a" * 50), Source("b", "b" * 30), Source("c", "c" * 20)]
     kept, rest = hold_out_files(sources)
-    assert [(source.name, len(source.text), source.first) for source in kept] == [("a", 50, 0), ("b", 30, 0), ("c", 10, 0)]
+    assert [(source.name, len(source.text), source.first) for source in kept] == [
+        ("a", 50, 0),
+        ("b", 30, 0),
+        ("c", 10, 0),
+    ]
     assert [(source.name, len(source.text), source.first) for source in rest] == [("c", 10, 10)]
     again, valid = hold_out_files(hold_out_files(rest)[1])
     assert [source.first for source in (*again, *valid)] == [19]

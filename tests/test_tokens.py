@@ -13,7 +13,9 @@ from regard.tokens.choose import TokenOptions, tokenizer_from_json, train_tokeni
 from regard.tokens.contract import Tokenizer
 
 TEXT = "the cat sat\non the mat\n\nthe end <unk> café\n"
-UNICODE = st.text(alphabet=st.characters(exclude_characters="\0", exclude_categories=["Cs"]), min_size=1, max_size=60)
+UNICODE = st.text(
+    alphabet=st.characters(exclude_characters="\0", exclude_categories=["Cs"]), min_size=1, max_size=60
+)
 
 
 def trained(kind: str, document: Document = "file", text: str = TEXT, **more) -> Tokenizer:
@@ -44,7 +46,9 @@ def test_characters_give_back_what_they_have_seen(text: str):
 
 @given(UNICODE, st.sampled_from(["char", "byte", "bpe", "word"]), st.sampled_from(["file", "line", "blank"]))
 def test_every_document_ends_with_its_end_and_nothing_else_does(text: str, kind: str, document: Document):
-    tokenizer, encoded = train_tokenizer([text], TokenOptions(tokens=kind, document=document, **SMALLEST[kind]))
+    tokenizer, encoded = train_tokenizer(
+        [text], TokenOptions(tokens=kind, document=document, **SMALLEST[kind])
+    )
     ids = encoded.ids_N.numpy()
     ends = encoded.ends_D.numpy()
     assert ends[-1] == len(ids)
@@ -71,7 +75,14 @@ def test_words_and_line_ends_are_the_same_tokens_under_every_document(text: str)
 
 def test_words_split_at_ascii_white_space_alone():
     tokenizer = trained("word", text="a\u00a0b c\u2003d\x1ce\x85f\tg\x0bh\fi\rj\n")
-    assert [word.decode() for word in tokenizer.words] == ["a\u00a0b", "c\u2003d\x1ce\x85f", "g", "h", "i", "j"]
+    assert [word.decode() for word in tokenizer.words] == [
+        "a\u00a0b",
+        "c\u2003d\x1ce\x85f",
+        "g",
+        "h",
+        "i",
+        "j",
+    ]
 
 
 def test_long_texts_are_split_in_chunks_like_short_ones(monkeypatch):
@@ -123,7 +134,12 @@ def test_every_token_is_a_target_once_whatever_the_windows():
     text = "ab\ncdefghijklmnopq\n\nrstuv\n"
     tokenizer = trained("char", "line", text)
     encoded = tokenizer.encode(text)
-    for windows in (whole_documents(encoded), overlapping(encoded, 5, 5), overlapping(encoded, 5, 2), overlapping(encoded, 7, 1)):
+    for windows in (
+        whole_documents(encoded),
+        overlapping(encoded, 5, 5),
+        overlapping(encoded, 5, 2),
+        overlapping(encoded, 7, 1),
+    ):
         places, targets, seen = [], [], 0
         for batch in batches(windows, 13):
             for rows in read_rows(encoded, batch, tokenizer.start, tokenizer.padding, 3):

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 import torch
+from regard.inside.word_groups import by_words, word_starts
 
 import regard
 from regard.errors import UserError
 from regard.inside.observe import record
 from regard.inside.residual_stream import contributions, lens, sweep
-from regard.inside.word_groups import by_words, word_starts
 from regard.models.dan import Dan
 from regard.models.transformer import Transformer
 from regard.tokens.choose import TokenOptions, train_tokenizer
@@ -43,8 +43,12 @@ def test_the_lens_ends_with_what_the_model_says(model: Transformer):
     assert found.words[3] == [WORD.name(token) for token in best.indices.tolist()]
     # the first is the readout of the embedding itself
     with torch.no_grad():
-        x_TD = model.trunk.final_norm(model.embedding(torch.tensor([WORD.start, *WORD.prompt("the dog saw")])))
-        expected = (x_TD @ model.embedding.weight[: WORD.size].T + model.readout.bias).softmax(1).max(1).values
+        x_TD = model.trunk.final_norm(
+            model.embedding(torch.tensor([WORD.start, *WORD.prompt("the dog saw")]))
+        )
+        expected = (
+            (x_TD @ model.embedding.weight[: WORD.size].T + model.readout.bias).softmax(1).max(1).values
+        )
     torch.testing.assert_close(found.values[0], expected)
 
 
@@ -58,7 +62,9 @@ def test_contributions_sum_to_the_score(model: Transformer):
         score = prediction.features_BTD[0, 2] @ model.embedding.weight[token] + model.readout.bias[token]
     assert float(found.values.sum()) == pytest.approx(float(score), abs=1e-10)
     assert float(found.values.abs().min()) > 1e-6  # no part is forgotten
-    assert contributions(model, WORD, "the dog", "</s>").columns == ["</s>"]  # what the lens names can be traced
+    assert contributions(model, WORD, "the dog", "</s>").columns == [
+        "</s>"
+    ]  # what the lens names can be traced
 
 
 def test_a_sweep_of_the_last_state_is_the_other_texts_prediction(model: Transformer):
@@ -66,23 +72,40 @@ def test_a_sweep_of_the_last_state_is_the_other_texts_prediction(model: Transfor
     found = sweep(model, WORD, text, other, "cat")
     (token,) = WORD.prompt("cat")
     gained = log_probs(model, other)[-1, token] - log_probs(model, text)[-1, token]
-    assert float(found.values[3, 4]) == pytest.approx(float(gained), abs=1e-10)  # the last state decides alone
-    assert found.values[3, :4].tolist() == pytest.approx([0] * 4, abs=1e-10)  # and the others are read by nobody
-    assert found.values[0, [0, 3, 4]].tolist() == pytest.approx([0] * 3, abs=1e-10)  # the same words stand there
+    assert float(found.values[3, 4]) == pytest.approx(
+        float(gained), abs=1e-10
+    )  # the last state decides alone
+    assert found.values[3, :4].tolist() == pytest.approx(
+        [0] * 4, abs=1e-10
+    )  # and the others are read by nobody
+    assert found.values[0, [0, 3, 4]].tolist() == pytest.approx(
+        [0] * 3, abs=1e-10
+    )  # the same words stand there
     assert float(found.values[0, 1].abs()) > 1e-6
 
 
 @pytest.mark.parametrize(
     ("call", "words"),
     [
-        (lambda model: contributions(model, WORD, "the", "zebra"), "'zebra' is not one token of this vocabulary"),
+        (
+            lambda model: contributions(model, WORD, "the", "zebra"),
+            "'zebra' is not one token of this vocabulary",
+        ),
         (lambda model: contributions(model, WORD, "the", "the dog"), "is not one token"),
-        (lambda model: contributions(model, WORD, "the", "dog", position=2), "no position 2: they go from 0 to 1"),
+        (
+            lambda model: contributions(model, WORD, "the", "dog", position=2),
+            "no position 2: they go from 0 to 1",
+        ),
         (lambda model: sweep(model, WORD, "the", "the dog", "dog"), "the texts have 2 and 3 tokens"),
         (lambda model: lens(model, WORD, ""), "nothing to trace"),
         (lambda model: lens(model, WORD, "the dog " * 20), "41 tokens and the model sees 31"),
         (lambda model: lens(Dan(WORD.size, Dan.Config()), WORD, "the"), "tracing is for transformers: dan"),
-        (lambda model: contributions(Transformer(WORD.size, Transformer.Config(norm="post")), WORD, "the", "dog"), "--norm pre"),
+        (
+            lambda model: contributions(
+                Transformer(WORD.size, Transformer.Config(norm="post")), WORD, "the", "dog"
+            ),
+            "--norm pre",
+        ),
     ],
 )
 def test_what_cannot_be_traced_is_told(model: Transformer, call, words: str):
@@ -106,7 +129,9 @@ def test_subwords_put_together_keep_their_mass():
     before, after = parts.weights["layer0.attention"], words.weights["layer0.attention"]
     torch.testing.assert_close(after.sum(2), torch.ones(3, 7))
     starts = [*word_starts(parts.tokens), len(parts.tokens)]
-    expected = before[1, starts[2] : starts[3], starts[1] : starts[2]].sum(1).mean()  # how "cat" looks at "the"
+    expected = (
+        before[1, starts[2] : starts[3], starts[1] : starts[2]].sum(1).mean()
+    )  # how "cat" looks at "the"
     torch.testing.assert_close(after[1, 2, 1], expected)
     assert sum(words.surprisal[1:]) == pytest.approx(sum(parts.surprisal[1:]))
     with pytest.raises(UserError, match="look at all rows"):
@@ -115,21 +140,46 @@ def test_subwords_put_together_keep_their_mass():
 
 def test_the_verb(tmp_path: Path, regard_cli):
     (tmp_path / "text.txt").write_text(TEXT * 9)
-    options = {"layers": 2, "width": 12, "heads": 2, "context": 31, "batch": 2, "steps": 3, "evaluate_every": 3}
-    regard.train("transformer", text=str(tmp_path / "text.txt"), out=str(tmp_path / "run"), tokens="word", **options)
+    options = {
+        "layers": 2,
+        "width": 12,
+        "heads": 2,
+        "context": 31,
+        "batch": 2,
+        "steps": 3,
+        "evaluate_every": 3,
+    }
+    regard.train(
+        "transformer", text=str(tmp_path / "text.txt"), out=str(tmp_path / "run"), tokens="word", **options
+    )
     shown = regard_cli("trace", "run", "--text", "the dog")
     assert shown.stdout.count("layer1.residual") == 3
-    parts = json.loads(regard_cli("trace", "run", "--text", "the dog", "--word", "saw", "--out", "parts.svg", "--json").stdout)
+    parts = json.loads(
+        regard_cli(
+            "trace", "run", "--text", "the dog", "--word", "saw", "--out", "parts.svg", "--json"
+        ).stdout
+    )
     assert parts["rows"][0] == "embedding"
     assert (tmp_path / "parts.svg").stat().st_size > 1000
     assert "sum: the score" in regard_cli("trace", "run", "--text", "the dog", "--word", "saw").stdout
-    swept = regard_cli("trace", "run", "--text", "the dog", "--other", "the cat", "--word", "saw", "--out", "s.png", "--json")
+    swept = regard_cli(
+        "trace", "run", "--text", "the dog", "--other", "the cat", "--word", "saw", "--out", "s.png", "--json"
+    )
     assert len(json.loads(swept.stdout)["values"]) == 3
-    for arguments, words in ((["--other", "the cat"], "--other goes with --word"), (["--out", "x.html"], "writes .svg or .png")):
+    for arguments, words in (
+        (["--other", "the cat"], "--other goes with --word"),
+        (["--out", "x.html"], "writes .svg or .png"),
+    ):
         refused = regard_cli("trace", "run", "--text", "the dog", *arguments)
         assert (refused.returncode, refused.stdout) == (2, "")
         assert words in refused.stderr
     assert "reads words already" in regard_cli("look", "run", "--text", "the dog", "--words").stderr
-    regard.train("transformer", text=str(tmp_path / "text.txt"), out=str(tmp_path / "letters"), tokens="char", **options)
+    regard.train(
+        "transformer",
+        text=str(tmp_path / "text.txt"),
+        out=str(tmp_path / "letters"),
+        tokens="char",
+        **options,
+    )
     by_word = json.loads(regard_cli("look", "letters", "--text", "the dog", "--words", "--json").stdout)
     assert by_word["tokens"] == ["<s>", "the", "dog"]

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from regard.runs.recipes import RECIPES, find_recipe
 from torch import nn
 from trainings import TEXT, files, small
 
@@ -20,7 +21,6 @@ from regard.models import FAMILIES, family_class, predictions
 from regard.models.attentive import Attentive
 from regard.models.predictions import SoftmaxPrediction
 from regard.models.transformer import Transformer
-from regard.runs.recipes import RECIPES, find_recipe
 from regard.tokens.choose import TokenOptions, train_tokenizer
 from regard.tokens.schedule import Corpus, LaneSchedule, WindowSchedule
 from regard.training import checkpoint
@@ -86,7 +86,9 @@ def test_the_sliced_loss_compiles_to_the_same_gradient(monkeypatch):
 @pytest.mark.parametrize("smoothing", [0.0, 0.1])
 def test_the_sliced_loss_is_the_whole_loss(monkeypatch, smoothing):
     generator = torch.Generator().manual_seed(3)
-    features, weight, bias = (torch.randn(*shape, generator=generator).requires_grad_() for shape in ((2, 7, 5), (13, 5), (13,)))
+    features, weight, bias = (
+        torch.randn(*shape, generator=generator).requires_grad_() for shape in ((2, 7, 5), (13, 5), (13,))
+    )
     targets = torch.tensor([[1, 2, -1, 12, 0, 5, 5], [-1, -1, 3, 4, 11, 1, 0]])
     weights = torch.rand(2, 7, generator=generator)
     results = []
@@ -97,7 +99,11 @@ def test_the_sliced_loss_is_the_whole_loss(monkeypatch, smoothing):
     for whole, sliced in zip(*results, strict=True):
         torch.testing.assert_close(sliced, whole, rtol=1e-12, atol=1e-12)
     plain = nn.functional.cross_entropy(
-        (features @ weight.T + bias).flatten(0, 1), targets.flatten(), ignore_index=-1, reduction="none", label_smoothing=smoothing
+        (features @ weight.T + bias).flatten(0, 1),
+        targets.flatten(),
+        ignore_index=-1,
+        reduction="none",
+        label_smoothing=smoothing,
     )
     real = (targets >= 0) * weights
     torch.testing.assert_close(results[0][0], (plain.view(2, 7) * real).sum() / real.sum())
@@ -110,7 +116,9 @@ def test_a_copying_models_training_holds_no_logits_either(monkeypatch):
     for slice_size in (1 << 24, 2003 * 10):
         monkeypatch.setattr(predictions, "SLICE", slice_size)
         saved = dict[int, int]()
-        with torch.autograd.graph.saved_tensors_hooks(lambda x, saved=saved: saved.update({x.data_ptr(): x.numel()}) or x, lambda x: x):
+        with torch.autograd.graph.saved_tensors_hooks(
+            lambda x, saved=saved: saved.update({x.data_ptr(): x.numel()}) or x, lambda x: x
+        ):
             loss = model(tokens_BT)[0].loss(tokens_BT)
         held.append(max(saved.values()))
         gradients.append(torch.autograd.grad(loss, list(model.parameters())))
@@ -154,7 +162,9 @@ def test_muon_moves_inner_matrices_and_adamw_the_rest():
     model = Transformer(7, Transformer.Config(layers=1, width=4, heads=1, context=3))
     muon, adamw = make_optimisers(model, TrainingOptions(optimiser="muon"))
     inner = {id(parameter) for group in muon.param_groups for parameter in group["params"]}
-    assert inner == {id(p) for name, p in model.named_parameters() if name.startswith("trunk.blocks") and p.dim() == 2}
+    assert inner == {
+        id(p) for name, p in model.named_parameters() if name.startswith("trunk.blocks") and p.dim() == 2
+    }
     rest = {id(parameter) for group in adamw.param_groups for parameter in group["params"]}
     assert inner | rest == {id(parameter) for parameter in model.parameters()}
 
@@ -187,8 +197,13 @@ def test_weights_that_are_no_numbers_are_told_at_a_validation_too(tmp_path, text
 
 
 def test_the_best_weights_are_kept_and_patience_ends(tmp_path, text):
-    trained = small(tmp_path / "run", text, steps=400, learning_rate=0.5, patience=2, evaluate_every=4, clip=100.0)
-    losses = [json.loads(line)["valid_loss"] for line in (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()]
+    trained = small(
+        tmp_path / "run", text, steps=400, learning_rate=0.5, patience=2, evaluate_every=4, clip=100.0
+    )
+    losses = [
+        json.loads(line)["valid_loss"]
+        for line in (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()
+    ]
     assert trained.steps < 400
     assert losses.index(min(losses)) == len(losses) - 3
     assert trained.loss == pytest.approx(min(losses), rel=1e-4)
@@ -243,10 +258,14 @@ def test_every_family_learns_a_text_by_heart(tmp_path, family):
     """A model that trains badly is a bug: sixteen letters over and over leave nothing to guess but where the text begins."""
     (tmp_path / "text.txt").write_text("the quick foxes\n" * 300)
     options = {"width": 32, "layers": 1, "batch": 8, "steps": 150, "tokens": "char", "evaluate_every": 150}
-    options["learning_rate"] = 0.03 if family == "dan" else 0.01  # an average of four moves little: its own default is as high
+    options["learning_rate"] = (
+        0.03 if family == "dan" else 0.01
+    )  # an average of four moves little: its own default is as high
     trained = regard.train(family, text=str(tmp_path / "text.txt"), out=str(tmp_path / "run"), **options)
     assert trained.loss < 0.1
-    assert regard.generate(trained.run, prompt="the quick", length=23, temperature=0) == [" foxes\nthe quick foxes\n"]
+    assert regard.generate(trained.run, prompt="the quick", length=23, temperature=0) == [
+        " foxes\nthe quick foxes\n"
+    ]
 
 
 def test_overlapping_windows_give_more_context_and_say_so(tmp_path):
@@ -255,8 +274,19 @@ def test_overlapping_windows_give_more_context_and_say_so(tmp_path):
     chance = random.Random(1)
     sixes = ["".join(chance.choices("abcd", k=6)) for _ in range(500)]
     (tmp_path / "text.txt").write_text("".join(six + six.upper() for six in sixes))
-    options = {"width": 32, "layers": 2, "heads": 2, "context": 8, "batch": 8, "steps": 300, "tokens": "char", "evaluate_every": 300}
-    run = regard.train("transformer", text=str(tmp_path / "text.txt"), out=str(tmp_path / "run"), **options).run
+    options = {
+        "width": 32,
+        "layers": 2,
+        "heads": 2,
+        "context": 8,
+        "batch": 8,
+        "steps": 300,
+        "tokens": "char",
+        "evaluate_every": 300,
+    }
+    run = regard.train(
+        "transformer", text=str(tmp_path / "text.txt"), out=str(tmp_path / "run"), **options
+    ).run
     apart, close, closest = (regard.evaluate(run, stride=stride) for stride in (8, 4, 1))
     assert regard.evaluate(run).protocol == apart.protocol
     assert (apart.protocol.stride, close.protocol.stride, closest.protocol.stride) == (8, 4, 1)
@@ -272,7 +302,15 @@ def test_medium_is_larger_and_what_is_given_goes_before_it(tmp_path, text, famil
     _, _, config, training = split_options(family, kind.medium, *option_kinds(kind))
     assert kind(11, config).sizes() > kind(11, kind.Config()).sizes()
     assert training.batch == 64
-    small = {"width": 16, "layers": 1, "batch": 2, "steps": 2, "evaluate_every": 2, "tokens": "char", "dropout": 0.0}
+    small = {
+        "width": 16,
+        "layers": 1,
+        "batch": 2,
+        "steps": 2,
+        "evaluate_every": 2,
+        "tokens": "char",
+        "dropout": 0.0,
+    }
     small |= {"heads": 2, "context": 8} if family in ("transformer", "backpack") else {"segment": 8}
     trained = regard.train(family, text=str(text), out=str(tmp_path / "run"), size="medium", **small)
     assert trained.run.config["model"]["width"] == 16
@@ -293,7 +331,14 @@ def test_tensorboard_gets_the_same_metrics(tmp_path, text):
     pytest.importorskip("tensorboard")
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-    options = {"width": 16, "batch": 2, "steps": 6, "evaluate_every": 3, "tokens": "char", "tensorboard": True}
+    options = {
+        "width": 16,
+        "batch": 2,
+        "steps": 6,
+        "evaluate_every": 3,
+        "tokens": "char",
+        "tensorboard": True,
+    }
     regard.train("gru", text=str(text), out=str(tmp_path / "run"), **options)
     events = EventAccumulator(str(tmp_path / "run" / "tensorboard")).Reload().Scalars("valid_loss")
     rows = [json.loads(line) for line in (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()]
@@ -304,24 +349,44 @@ def test_tensorboard_gets_the_same_metrics(tmp_path, text):
 def test_tensorboard_is_an_extra(tmp_path, text, monkeypatch):
     monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", None)
     with pytest.raises(UserError, match=r"regard\[tensorboard\]"):
-        regard.train("gru", text=str(text), out=str(tmp_path / "run"), tokens="char", width=16, batch=2, steps=2, tensorboard=True)
+        regard.train(
+            "gru",
+            text=str(text),
+            out=str(tmp_path / "run"),
+            tokens="char",
+            width=16,
+            batch=2,
+            steps=2,
+            tensorboard=True,
+        )
     assert not (tmp_path / "run").exists()
 
 
 def test_a_cache_is_put_on_a_run_and_said_so(tmp_path, regard_cli):
-    (tmp_path / "text.txt").write_text("".join(f"n{number} met n{number} and left n{number}\n" for number in range(300)))
+    (tmp_path / "text.txt").write_text(
+        "".join(f"n{number} met n{number} and left n{number}\n" for number in range(300))
+    )
     options = {"width": 16, "batch": 2, "steps": 20, "evaluate_every": 20, "segment": 16, "tokens": "char"}
     run = regard.train("gru", text=str(tmp_path / "text.txt"), out=str(tmp_path / "run"), **options).run
     plain, cached = regard.evaluate(run), regard.evaluate(regard.cached(run, size=29))
     assert plain.protocol.cache is None
     assert cached.protocol.cache["size"] == 29
     assert cached.loss < plain.loss
-    windowed = regard.train("transformer", text=str(tmp_path / "text.txt"), out=str(tmp_path / "bounded"), context=11, steps=20, batch=2)
+    windowed = regard.train(
+        "transformer",
+        text=str(tmp_path / "text.txt"),
+        out=str(tmp_path / "bounded"),
+        context=11,
+        steps=20,
+        batch=2,
+    )
     with pytest.raises(UserError, match="leave --stride out"):
         regard.evaluate(regard.cached(windowed.run, size=29), stride=5)
     measured = json.loads(regard_cli("evaluate", "run", "--cache", "--cache-size", "29", "--json").stdout)
     assert measured["loss"] == pytest.approx(cached.loss)
-    assert len(regard.generate(regard.cached(run, size=10_000), prompt="n1", length=5)) == 1  # larger than any document
+    assert (
+        len(regard.generate(regard.cached(run, size=10_000), prompt="n1", length=5)) == 1
+    )  # larger than any document
     with pytest.raises(UserError, match="1 or more"):
         regard.cached(run, size=0)
     counted = regard.train("ngram", text=str(tmp_path / "text.txt"), out=str(tmp_path / "counted")).run
@@ -331,6 +396,19 @@ def test_a_cache_is_put_on_a_run_and_said_so(tmp_path, regard_cli):
 
 def test_generation_goes_on_past_a_full_context(tmp_path):
     (tmp_path / "text.txt").write_text("the quick foxes\n" * 300)
-    options = {"width": 32, "layers": 1, "heads": 2, "context": 16, "batch": 8, "steps": 150, "tokens": "char", "evaluate_every": 150}
-    run = regard.train("transformer", text=str(tmp_path / "text.txt"), out=str(tmp_path / "run"), **options).run
-    assert regard.generate(run, prompt="the quick", length=55, temperature=0) == [" foxes\n" + "the quick foxes\n" * 3]
+    options = {
+        "width": 32,
+        "layers": 1,
+        "heads": 2,
+        "context": 16,
+        "batch": 8,
+        "steps": 150,
+        "tokens": "char",
+        "evaluate_every": 150,
+    }
+    run = regard.train(
+        "transformer", text=str(tmp_path / "text.txt"), out=str(tmp_path / "run"), **options
+    ).run
+    assert regard.generate(run, prompt="the quick", length=55, temperature=0) == [
+        " foxes\n" + "the quick foxes\n" * 3
+    ]

@@ -19,10 +19,19 @@ def test_one_link_is_moved_and_the_rest_is_said_again(taught: Path, capsys):
     before, after = regard.what_if(taught / "run", "I love you a lot", (4, 1))
     assert before.text == "Te amo mucho"
     assert after.tokens[0] == "Te"
-    assert after.attention["attention"][0, 1].tolist() == pytest.approx([0, 0, 0, 0, 1, 0])  # "lot", and nothing else
-    assert after.attention["attention"][0, 0].tolist() == pytest.approx(before.attention["attention"][0, 0].tolist(), abs=1e-5)
-    _, turned = regard.what_if(taught / "back", "Te amo mucho", (1, 0))  # several layers and heads, all made to look there
-    assert all(weights[:, 0].tolist() == [pytest.approx([0, 1, 0, 0])] * len(weights) for weights in turned.attention.values())
+    assert after.attention["attention"][0, 1].tolist() == pytest.approx(
+        [0, 0, 0, 0, 1, 0]
+    )  # "lot", and nothing else
+    assert after.attention["attention"][0, 0].tolist() == pytest.approx(
+        before.attention["attention"][0, 0].tolist(), abs=1e-5
+    )
+    _, turned = regard.what_if(
+        taught / "back", "Te amo mucho", (1, 0)
+    )  # several layers and heads, all made to look there
+    assert all(
+        weights[:, 0].tolist() == [pytest.approx([0, 1, 0, 0])] * len(weights)
+        for weights in turned.attention.values()
+    )
     assert main(["translate", str(taught / "run"), "I love you a lot", "--what-if", "4-1", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["after"]["text"] == after.text
     for arguments, words in (
@@ -37,23 +46,34 @@ def test_one_link_is_moved_and_the_rest_is_said_again(taught: Path, capsys):
 
 def test_an_unknown_word_is_copied_from_where_it_looks():
     target = WordTokenizer([b"te", b"amo"], "line")
-    looked = {"one": torch.tensor([[[0.1, 0.8, 0.1], [0.2, 0.3, 0.5]]]), "two": torch.tensor([[[0.2, 0.7, 0.1], [0.4, 0.3, 0.3]]])}
+    looked = {
+        "one": torch.tensor([[[0.1, 0.8, 0.1], [0.2, 0.3, 0.5]]]),
+        "two": torch.tensor([[[0.2, 0.7, 0.1], [0.4, 0.3, 0.3]]]),
+    }
     # the end, the third column, is no word; the average of the second row is [0.3, 0.3, 0.4], the first of the two
     assert _text(target, [target.unknown, target.unknown], ["Ann", "Strickland"], looked) == "Strickland Ann"
     assert _text(target, [2, target.unknown], ["Ann", "Strickland"], looked) == "te Ann"
-    assert _text(target, [2, target.unknown], ["Ann", "Strickland"], {}) == "te <unk>"  # without attention nothing says which
+    assert (
+        _text(target, [2, target.unknown], ["Ann", "Strickland"], {}) == "te <unk>"
+    )  # without attention nothing says which
 
 
 def test_names_are_copied_through(tmp_path: Path):
     """Names seen once are unknown with a cutoff of 2, in training as later: what is learned is to say <unk> and where to look."""
     known = {"Ann": "Ana", "Bob": "Beto", "Joe": "Pepe"}
     lines = []
-    for number in range(400):  # either name, both or none are known, and the order is turned round: it has to look
-        one, other = ([*known, *[f"Name{number}{part}"] * 3][number // step % 6] for part, step in (("a", 1), ("b", 6)))
+    for number in range(
+        400
+    ):  # either name, both or none are known, and the order is turned round: it has to look
+        one, other = (
+            [*known, *[f"Name{number}{part}"] * 3][number // step % 6] for part, step in (("a", 1), ("b", 6))
+        )
         lines.append(f"{one} loves {other}\t{known.get(other, other)} ama {known.get(one, one)}\n")
     (tmp_path / "pairs.tsv").write_text("".join(lines))
     options = {"cutoff": 2, "steps": 300, "width": 64, "batch_tokens": 256, "dropout": 0.0}
-    trained = regard.train("recurrent-translator", pairs=str(tmp_path / "pairs.tsv"), out=str(tmp_path / "run"), **options)
+    trained = regard.train(
+        "recurrent-translator", pairs=str(tmp_path / "pairs.tsv"), out=str(tmp_path / "run"), **options
+    )
     (best,) = regard.translate(trained.run, "Strickland loves Bob")[0]
     assert (best.text, best.tokens[2]) == ("Beto ama Strickland", "<unk>")
     assert regard.translate(trained.run, "Ann loves Strickland")[0][0].text == "Strickland ama Ana"
@@ -78,7 +98,10 @@ def test_edits_on_edits_are_both_made(taught: Path):
     second = '{"do": "set", "site": "attention", "rows": [1], "columns": [4], "value": 1.0}'
     both = regard.edited(taught / "run", f"[{first}, {second}]")
     nested = regard.edited(regard.edited(taught / "run", first), second)
-    weights = [regard.look(run, "I love you a lot", target="Te amo mucho").weights["attention"] for run in (both, nested)]
+    weights = [
+        regard.look(run, "I love you a lot", target="Te amo mucho").weights["attention"]
+        for run in (both, nested)
+    ]
     torch.testing.assert_close(weights[0], weights[1], rtol=0, atol=0)
     assert weights[1][0, 1, 4] == weights[1][0, 2, 0] == 1
 
@@ -95,16 +118,23 @@ def test_a_look_under_edits_is_at_the_same_words(taught: Path, capsys):
 
 
 def test_a_translator_looks_at_itself_too(taught: Path):
-    source = regard.look(taught / "back", "Te amo mucho", target="I love you a lot", sites=["source.layer0.attention"])
+    source = regard.look(
+        taught / "back", "Te amo mucho", target="I love you a lot", sites=["source.layer0.attention"]
+    )
     assert (source.tokens, source.columns) == (["Te", "amo", "mucho", "</s>"], None)
     assert source.weights["source.layer0.attention"].shape[1:] == (4, 4)
-    target = regard.look(taught / "back", "Te amo mucho", target="I love you a lot", sites=["layer1.attention"])
+    target = regard.look(
+        taught / "back", "Te amo mucho", target="I love you a lot", sites=["layer1.attention"]
+    )
     assert target.tokens == ["<s>", "I", "love", "you", "a", "lot"]
     assert float(target.weights["layer1.attention"][:, 0, 0].min()) == 1  # the first sees itself alone
     with pytest.raises(UserError, match="do not look at the same words"):
         regard.look(taught / "back", "Te amo mucho", sites=["layer1.attention", "layer1.cross"])
     long = "Te " * 200
-    for text, said, words in ((long, "I", "the text has 201 tokens"), ("Te amo", "I " * 200, "the target has 201 tokens")):
+    for text, said, words in (
+        (long, "I", "the text has 201 tokens"),
+        ("Te amo", "I " * 200, "the target has 201 tokens"),
+    ):
         with pytest.raises(UserError, match=words):
             regard.look(taught / "back", text, target=said)
 
@@ -120,7 +150,9 @@ def test_a_translator_looks_at_itself_too(taught: Path):
         (["--out", "x.svg"], "--out draws one sentence"),
     ],
 )
-def test_what_cannot_be_translated_is_told(taught: Path, tmp_path: Path, monkeypatch, capsys, arguments, words):
+def test_what_cannot_be_translated_is_told(
+    taught: Path, tmp_path: Path, monkeypatch, capsys, arguments, words
+):
     monkeypatch.chdir(tmp_path)
     assert main(["translate", str(taught / "run"), *arguments]) == 2
     told = capsys.readouterr()
@@ -144,7 +176,19 @@ def test_a_translator_is_looked_at_and_changed_like_others(taught: Path, capsys,
     made = regard.look(taught / "run", "I love you a lot", target="Te mucho")
     assert made.tokens == ["Te", "mucho", "</s>"]
     for ending in ("html", "svg", "png", "json"):
-        assert main(["look", str(taught / "run"), "--text", "I love you", "--out", str(tmp_path / f"look.{ending}")]) == 0
+        assert (
+            main(
+                [
+                    "look",
+                    str(taught / "run"),
+                    "--text",
+                    "I love you",
+                    "--out",
+                    str(tmp_path / f"look.{ending}"),
+                ]
+            )
+            == 0
+        )
     assert "source: 0 I  1 love  2 you  3 </s>" in capsys.readouterr().out
     blind = '{"do": "silence", "site": "attention"}'
     edited = regard.edited(taught / "run", blind)
@@ -176,7 +220,9 @@ def test_the_page_of_a_translation_shades_its_source(taught: Path, tmp_path: Pat
 
 def test_half_the_digits_say_the_same(taught: Path, capsys):
     lines = (taught / "en.txt").read_text().splitlines()[:7]
-    whole, half = (regard.translate(taught / "run", lines, precision=precision) for precision in ("fp32", "bf16"))
+    whole, half = (
+        regard.translate(taught / "run", lines, precision=precision) for precision in ("fp32", "bf16")
+    )
     assert [said[0].text for said in half] == [said[0].text for said in whole]
     assert [said[0].score for said in half] != [said[0].score for said in whole]
     assert [said[0].score for said in half] == pytest.approx([said[0].score for said in whole], abs=0.01)

@@ -30,7 +30,10 @@ def test_the_grammar_says_what_the_lecture_says():
     assert (second.source, second.target) == ("The dog ran really fast", "El perro corrió muy rápido")
     assert second.alignment == {(n, n) for n in range(5)}
     seen = sentence(Phrase("the", "big", "dog"), ("see", "sees"), Phrase("the", "young", "king"))
-    assert (seen.source, seen.target) == ("The big dog sees the young king", "El perro grande ve al rey joven")
+    assert (seen.source, seen.target) == (
+        "The big dog sees the young king",
+        "El perro grande ve al rey joven",
+    )
     assert seen.alignment == {(0, 0), (1, 2), (2, 1), (3, 3), (4, 4), (5, 6), (6, 5)}
 
 
@@ -47,7 +50,8 @@ def test_the_grammar_makes_thousands_of_sentences_with_one_translation_each():
 def some_pairs(count: int = 40):
     pairs = parallel.built_in().part(range(count))
     source, target = (
-        train_tokenizer(["\n".join(side)], TokenOptions(tokens="word", document="line"))[0] for side in (pairs.sources, pairs.targets)
+        train_tokenizer(["\n".join(side)], TokenOptions(tokens="word", document="line"))[0]
+        for side in (pairs.sources, pairs.targets)
     )
     return pairs, source, target, encode_pairs(pairs, source, target, 100)[0]
 
@@ -89,7 +93,9 @@ SOURCES = torch.tensor([[1, 2, 3, 7], [4, 0, 7, 7], [5, 1, 6, 2]])
 def test_a_beam_wide_enough_finds_the_best_of_all(name: str, double):
     model, end, longest = TRANSLATORS[name](), 0, 3
     with torch.no_grad():
-        found = beam_search(model, model.read(SOURCES), end, beam=V**longest, longest_B=torch.full((3,), longest), penalty=0.0)
+        found = beam_search(
+            model, model.read(SOURCES), end, beam=V**longest, longest_B=torch.full((3,), longest), penalty=0.0
+        )
         for row in range(3):
             best = max(_all(model, SOURCES[row : row + 1], end, longest), key=lambda one: one[1])
             assert found[row][0].ids == best[0]
@@ -101,7 +107,9 @@ def _all(model, source, end, longest):
     for length in range(longest + 1):
         for ids in itertools.product(range(1, V), repeat=length):
             steps = [*ids, end] if length < longest else list(ids)
-            log_probs = model(torch.tensor([[model.start, *steps[:-1]]]), model.read(source))[0].log_probs()[0]
+            log_probs = model(torch.tensor([[model.start, *steps[:-1]]]), model.read(source))[0].log_probs()[
+                0
+            ]
             yield list(ids), float(sum(log_probs[t, token] for t, token in enumerate(steps)))
 
 
@@ -111,9 +119,13 @@ def test_a_sentence_in_a_batch_is_translated_as_alone(name: str, double):
     with torch.no_grad():
         together = beam_search(model, model.read(SOURCES), 0, beam=3, longest_B=torch.tensor([9, 5, 7]))
         for row, longest in enumerate((9, 5, 7)):
-            alone = beam_search(model, model.read(SOURCES[row : row + 1]), 0, beam=3, longest_B=torch.tensor([longest]))[0]
+            alone = beam_search(
+                model, model.read(SOURCES[row : row + 1]), 0, beam=3, longest_B=torch.tensor([longest])
+            )[0]
             assert [one.ids for one in alone] == [one.ids for one in together[row]]
-            assert [one.score for one in alone] == pytest.approx([one.score for one in together[row]], abs=1e-10)
+            assert [one.score for one in alone] == pytest.approx(
+                [one.score for one in together[row]], abs=1e-10
+            )
 
 
 @pytest.mark.parametrize("name", TRANSLATORS)
@@ -130,15 +142,21 @@ def test_beams_share_their_source(name: str, double):
         mixed = state.pick(torch.tensor([5, 0, 1]))  # no equal groups: each row has a source of its own
         assert len(mixed.source_BS) == 3
         more, _ = model(torch.tensor([[3], [3], [3]]), mixed)
-        again, _ = model(torch.cat([tokens, torch.full((6, 1), 3)], 1), model.read(SOURCES.repeat_interleave(2, 0)))
-        torch.testing.assert_close(more.log_probs()[:, 0], again.log_probs()[[5, 0, 1], 2], rtol=0, atol=1e-10)
+        again, _ = model(
+            torch.cat([tokens, torch.full((6, 1), 3)], 1), model.read(SOURCES.repeat_interleave(2, 0))
+        )
+        torch.testing.assert_close(
+            more.log_probs()[:, 0], again.log_probs()[[5, 0, 1], 2], rtol=0, atol=1e-10
+        )
 
 
 def test_what_was_said_stays_and_the_rest_is_searched_for():
     model = make(RecurrentTranslator, width=6)
     end, longest_B = 0, torch.full((3,), 4)
     every = beam_search(model, model.read(SOURCES), end, beam=V**4, longest_B=longest_B, penalty=0.0)
-    for row, found in enumerate(beam_search(model, model.read(SOURCES), end, beam=V**4, longest_B=longest_B, penalty=0.0, said=[2, 1])):
+    for row, found in enumerate(
+        beam_search(model, model.read(SOURCES), end, beam=V**4, longest_B=longest_B, penalty=0.0, said=[2, 1])
+    ):
         assert all(one.ids[:2] == [2, 1] for one in found)
         best = next(one for one in every[row] if one.ids[:2] == [2, 1])  # the best of all that begin so
         assert found[0].ids == best.ids
@@ -161,7 +179,9 @@ def test_it_learns_by_heart_and_every_verb_answers(taught: Path, regard_cli):
     first = regard_cli("translate", taught / "run", "I love you a lot", "We spoke well")
     assert first.stdout == "Te amo mucho\nHablamos bien\n"
     measured = json.loads(
-        regard_cli("evaluate", taught / "run", "--source", taught / "en.txt", "--target", taught / "es.txt", "--json").stdout
+        regard_cli(
+            "evaluate", taught / "run", "--source", taught / "en.txt", "--target", taught / "es.txt", "--json"
+        ).stdout
     )
     assert measured["bleu"] > 90
     assert measured["signatures"]["bleu"].startswith("nrefs:1|case:mixed")
@@ -170,15 +190,22 @@ def test_it_learns_by_heart_and_every_verb_answers(taught: Path, regard_cli):
     out = regard_cli("translate", taught / "run", "--beam", "1", stdin=(lines + "\n").encode()).stdout
     said = regard_cli("translate", taught / "run", "--file", taught / "en.txt", "--beam", "1").stdout
     assert out == said + "\n"  # a filter keeps the order, and an empty line stays one
-    best = json.loads(regard_cli("translate", taught / "run", "I love you a lot", "--count", "3", "--json").stdout)
+    best = json.loads(
+        regard_cli("translate", taught / "run", "I love you a lot", "--count", "3", "--json").stdout
+    )
     (one,) = best["translations"]
-    assert [two["score"] for two in one["translations"]] == sorted((two["score"] for two in one["translations"]), reverse=True)
+    assert [two["score"] for two in one["translations"]] == sorted(
+        (two["score"] for two in one["translations"]), reverse=True
+    )
     weights = torch.tensor(one["translations"][0]["attention"]["attention"])
     assert weights.shape == (1, 4, 6)  # Te amo mucho </s>, I love you a lot </s>
     torch.testing.assert_close(weights.sum(2), torch.ones(1, 4))
     assert one["translations"][0]["tokens"] == ["Te", "amo", "mucho", "</s>"]
     sampled = [
-        regard_cli("translate", taught / "run", "I love you a lot", "--temperature", "2", "--seed", str(seed)).stdout for seed in (1, 1, 5)
+        regard_cli(
+            "translate", taught / "run", "I love you a lot", "--temperature", "2", "--seed", str(seed)
+        ).stdout
+        for seed in (1, 1, 5)
     ]
     assert sampled[0] == sampled[1]
     assert regard_cli("translate", taught / "run", "I love you", "--out", "grid.svg").returncode == 0
@@ -188,7 +215,9 @@ def test_it_learns_by_heart_and_every_verb_answers(taught: Path, regard_cli):
 
 def test_options_of_translators_are_options_of_training(tmp_path: Path):
     pairs = parallel.built_in().part(range(40))
-    (tmp_path / "pairs.tsv").write_text("".join(f"eng\tspa\t{s}\t{t}\n" for s, t in zip(pairs.sources, pairs.targets, strict=True)))
+    (tmp_path / "pairs.tsv").write_text(
+        "".join(f"eng\tspa\t{s}\t{t}\n" for s, t in zip(pairs.sources, pairs.targets, strict=True))
+    )
     trained = regard.train(
         "transformer-translator",
         pairs=str(tmp_path / "pairs.tsv"), out=str(tmp_path / "run"), tokens="bpe", bpe_size=300, shared=True,
@@ -197,9 +226,14 @@ def test_options_of_translators_are_options_of_training(tmp_path: Path):
     )  # fmt: skip
     assert trained.run.source.to_json() == trained.run.tokenizer.to_json()
     assert "bleu" in trained.to_json()
-    assert all("judged" in json.loads(line) for line in (tmp_path / "run" / "metrics.jsonl").read_text().splitlines())
+    assert all(
+        "judged" in json.loads(line) for line in (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()
+    )
     again = regard.load(tmp_path / "run")
-    assert regard.translate(again, "I love you")[0][0].text == regard.translate(trained.run, "I love you")[0][0].text
+    assert (
+        regard.translate(again, "I love you")[0][0].text
+        == regard.translate(trained.run, "I love you")[0][0].text
+    )
 
 
 @pytest.mark.parametrize(
@@ -207,18 +241,28 @@ def test_options_of_translators_are_options_of_training(tmp_path: Path):
     [
         (("a\nb\n", "c\n"), [], "en.txt has 2 lines and es.txt 1"),
         (("\n\n", "c\nd\n"), [], "no pair has words on both sides"),
-        (("a b c\nd e f\n" * 9, "g\nh\n" * 9), ["--longest", "2"], "every pair has more than 2 tokens on a side"),
+        (
+            ("a b c\nd e f\n" * 9, "g\nh\n" * 9),
+            ["--longest", "2"],
+            "every pair has more than 2 tokens on a side",
+        ),
         (("a\n" * 4, "b\n" * 4), [], "one sentence cannot be split"),
         (("a\nb\n" * 9, "c\nd\n" * 9), ["--shared"], "--shared is for --tokens bpe"),
         (("a\nb\n" * 9, "c\nd\n" * 9), ["--batch", "8"], "give --batch-tokens instead of --batch"),
         (("a\nb\n" * 9, "c\nd\n" * 9), ["--batch-tokens", "0"], "--batch-tokens must be 1 or more"),
-        (("a\nb\n" * 9, "c\nd\n" * 9), ["--text", "en.txt"], "--text is not an option of regard train recurrent-translator"),
+        (
+            ("a\nb\n" * 9, "c\nd\n" * 9),
+            ["--text", "en.txt"],
+            "--text is not an option of regard train recurrent-translator",
+        ),
     ],
 )
 def test_parallel_text_that_does_not_fit_is_told(tmp_path: Path, regard_cli, files, options, words):
     for name, text in zip(("en.txt", "es.txt"), files, strict=True):
         (tmp_path / name).write_text(text)
-    done = regard_cli("train", "recurrent-translator", "--source", "en.txt", "--target", "es.txt", "--steps", "2", *options)
+    done = regard_cli(
+        "train", "recurrent-translator", "--source", "en.txt", "--target", "es.txt", "--steps", "2", *options
+    )
     assert (done.returncode, done.stdout) == (2, "")
     assert words in done.stderr
 
@@ -228,7 +272,9 @@ def test_what_is_left_out_is_counted(tmp_path: Path):
     (tmp_path / "en.txt").write_text("\n".join(["", *lines, ""]) + "\n")
     (tmp_path / "es.txt").write_text("k l\n" * 42)
     paths = {"source": str(tmp_path / "en.txt"), "target": str(tmp_path / "es.txt")}
-    trained = regard.train("recurrent-translator", **paths, out=str(tmp_path / "run"), longest=5, steps=2, width=8)
+    trained = regard.train(
+        "recurrent-translator", **paths, out=str(tmp_path / "run"), longest=5, steps=2, width=8
+    )
     assert any("10 pairs have more than 5 tokens" in note for note in trained.run.config["notes"])
     assert any("2 pairs have nothing on one side" in note for note in trained.run.config["notes"])
 
@@ -236,12 +282,30 @@ def test_what_is_left_out_is_counted(tmp_path: Path):
 def test_lines_that_say_nothing_stay_lines(taught: Path, capsys, tmp_path: Path, regard_cli):
     (tmp_path / "en").write_text("I love you a lot\n\nWe spoke well\n")
     (tmp_path / "es").write_text("Te amo mucho\nfoo\nHablamos bien\n")
-    assert main(["align", str(taught / "run"), "--source", str(tmp_path / "en"), "--target", str(tmp_path / "es")]) == 0
+    assert (
+        main(
+            ["align", str(taught / "run"), "--source", str(tmp_path / "en"), "--target", str(tmp_path / "es")]
+        )
+        == 0
+    )
     told = capsys.readouterr()
     lines = told.out.split("\n")
     assert (len(lines), lines[1], lines[3]) == (4, "", "")
     assert "1 pairs are empty on a side" in told.err
-    assert main(["evaluate", str(taught / "run"), "--source", str(tmp_path / "en"), "--target", str(tmp_path / "es"), "--json"]) == 0
+    assert (
+        main(
+            [
+                "evaluate",
+                str(taught / "run"),
+                "--source",
+                str(tmp_path / "en"),
+                "--target",
+                str(tmp_path / "es"),
+                "--json",
+            ]
+        )
+        == 0
+    )
     measured = json.loads(capsys.readouterr().out)
     assert (measured["sentences"], measured["left_out"]) == (2, 1)
     assert main(["translate", str(taught / "run"), "--file", str(tmp_path / "en")]) == 0
@@ -262,7 +326,10 @@ def test_wrong_alignments_and_sentences_are_told(taught: Path, tmp_path: Path, m
         (["--score", "a", "--gold", "b"], "a has 3 lines and b 2"),
         (["--score", "c", "--gold", "a"], "c: line 1: 'x' is not a link"),
         (["--score", "a", "--gold", "a", "--index", "1"], "line 1: '0-0' lies below the first word"),
-        (["--score", "a", "--gold", "d", "--source", "three", "--target", "three"], "a: line 3: 2-1 lies outside its sentence"),
+        (
+            ["--score", "a", "--gold", "d", "--source", "three", "--target", "three"],
+            "a: line 3: 2-1 lies outside its sentence",
+        ),
         (["--score", "a"], "is measured against --gold"),
         ([], "name a run"),
     ):
@@ -291,13 +358,18 @@ def test_wrong_alignments_and_sentences_are_told(taught: Path, tmp_path: Path, m
         (["translate", taught / "run", "a", "--count", "9"], "5 hypotheses with --beam 5"),
         (["translate", taught / "back", " ".join("x" * 200)], "and the model reads 128"),
         (["evaluate", taught / "run", "--source", taught / "en.txt"], "--source and --target go together"),
-        (["evaluate", taught / "run", "--text", taught / "en.txt"], "a translator is measured on --source and --target"),
+        (
+            ["evaluate", taught / "run", "--text", taught / "en.txt"],
+            "a translator is measured on --source and --target",
+        ),
     ):
         assert main([str(one) for one in arguments]) == 2
         told = capsys.readouterr()
         assert told.out == ""
         assert words in told.err
-    assert main(["translate", str(taught / "run"), "zebra love you"]) == 0  # a word never seen is read as <unk>
+    assert (
+        main(["translate", str(taught / "run"), "zebra love you"]) == 0
+    )  # a word never seen is read as <unk>
     (tmp_path / "text.txt").write_text("a b\n" * 9)
     counted = regard.train("ngram", text=str(tmp_path / "text.txt"), out=str(tmp_path / "ngram")).run
     with pytest.raises(UserError, match="does not translate"):

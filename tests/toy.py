@@ -43,7 +43,12 @@ class Toy(LanguageModel):
     def begin(self, given: int | Tensor, look: Look | None = None) -> ToyState:
         empty_BSD = self.readout.weight.new_zeros(int(given), 0, self.config.width)
         position_B = torch.zeros(int(given), dtype=torch.long)
-        return ToyState(position_B, empty_BSD.new_zeros(int(given), self.config.width), empty_BSD, position_B.unsqueeze(1)[:, :0])
+        return ToyState(
+            position_B,
+            empty_BSD.new_zeros(int(given), self.config.width),
+            empty_BSD,
+            position_B.unsqueeze(1)[:, :0],
+        )
 
     def forward(
         self, tokens_BT: Tensor, state: ToyState, look: Look | None = None, padded: Padded = "anywhere"

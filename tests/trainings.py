@@ -2,8 +2,9 @@
 
 from pathlib import Path
 
-import regard
 from regard.runs.training import Trained
+
+import regard
 
 TEXT = "".join(f"line {number % 13} says {'abc' * (number % 5)} and ends\n" for number in range(200))
 
@@ -14,7 +15,18 @@ SMALL = ["--tokens", "char", "--steps", "24", "--evaluate-every", "6", "--batch"
 MORE = {
     "dan": ["--layers", "1", "--segment", "11", "--lookback", "0"],
     "window": ["--layers", "1", "--segment", "11", "--window", "5"],
-    "rnn": ["--layers", "1", "--segment", "11", "--optimiser", "sgd", "--learning-rate", "5", "--weight-decay", "0"],
+    "rnn": [
+        "--layers",
+        "1",
+        "--segment",
+        "11",
+        "--optimiser",
+        "sgd",
+        "--learning-rate",
+        "5",
+        "--weight-decay",
+        "0",
+    ],
     "lstm": ["--layers", "2", "--segment", "11"],
     "attentive": ["--layers", "1", "--segment", "11", "--lookback", "7"],
     "transformer": ["--layers", "2", "--heads", "2", "--context", "17", "--dropout", "0.1"],
@@ -22,7 +34,20 @@ MORE = {
 }
 
 
-PAIRS = ["--pairs", "pairs.tsv", "--steps", "24", "--evaluate-every", "6", "--width", "16", "--batch-tokens", "128", "--average", "2"]
+PAIRS = [
+    "--pairs",
+    "pairs.tsv",
+    "--steps",
+    "24",
+    "--evaluate-every",
+    "6",
+    "--width",
+    "16",
+    "--batch-tokens",
+    "128",
+    "--average",
+    "2",
+]
 
 
 def files(run: Path) -> tuple[bytes, str]:
@@ -30,5 +55,14 @@ def files(run: Path) -> tuple[bytes, str]:
 
 
 def small(out: Path, text: Path, **more) -> Trained:
-    options = {"tokens": "char", "steps": 12, "evaluate_every": 4, "batch": 4, "width": 8, "layers": 1, "segment": 11, **more}
+    options = {
+        "tokens": "char",
+        "steps": 12,
+        "evaluate_every": 4,
+        "batch": 4,
+        "width": 8,
+        "layers": 1,
+        "segment": 11,
+        **more,
+    }
     return regard.train("lstm", text=str(text), out=str(out), **options)

@@ -1,9 +1,7 @@
 """regard trains, compares and opens up every kind of language model.
 
-The verbs of the command line as functions: `train`, `train_recipe`, `compare`, `load`, `evaluate`, `score`, `generate`, `look`, `export`;
-`lens`, `contributions` and `sweep`, which trace a Transformer's prediction; `translate`,
-`what_if`, `evaluate_translations`, `against` and `align` for translators;
-and `mix`, `cached` and `edited`, which make new models of trained ones.
+The verbs of the command line are functions here: `train`, `compare`, `evaluate`, `score`, `generate`, `translate`, `align`, `look`, `trace`,
+`lesson`, `puzzle`, `draw`, `export`, `list`. `load` opens a run; `mix`, `cached` and `edited` make new runs of runs.
 """
 
 from importlib import import_module
@@ -12,80 +10,93 @@ from typing import TYPE_CHECKING, Any
 from regard.machine.threads import limit_spinning
 
 if TYPE_CHECKING:
-    from regard.errors import MachineError, UserError
-    from regard.runs.aligning import align
-    from regard.runs.comparing import compare
-    from regard.runs.exporting import export
-    from regard.runs.folder import Run, load
-    from regard.runs.looking import contributions, edited, lens, look, save_edits, sweep
-    from regard.runs.puzzling import puzzle
-    from regard.runs.recipes import train_recipe
-    from regard.runs.training import train
-    from regard.runs.translations import against, evaluate_translations, translate, what_if
-    from regard.runs.using import cached, evaluate, generate, mix, score
+    from regard.errors import MachineError, Notice, UserError
+    from regard.inside.edit_model import edited, save_edits
+    from regard.runs.derived import cached, mix
+    from regard.runs.formats import load
+    from regard.runs.run import Run
+    from regard.verbs.align import align
+    from regard.verbs.compare import compare
+    from regard.verbs.draw import draw
+    from regard.verbs.evaluate import evaluate
+    from regard.verbs.export import export
+    from regard.verbs.generate import generate
+    from regard.verbs.lesson import lesson
+    from regard.verbs.list import list
+    from regard.verbs.look import look
+    from regard.verbs.puzzle import puzzle
+    from regard.verbs.score import score
+    from regard.verbs.trace import trace
+    from regard.verbs.train import train
+    from regard.verbs.translate import translate
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
-_HOMES = {
+_VERBS = (
+    "align",
+    "compare",
+    "draw",
+    "evaluate",
+    "export",
+    "generate",
+    "lesson",
+    "list",
+    "look",
+    "puzzle",
+    "score",
+    "trace",
+    "train",
+    "translate",
+)
+_OTHERS = {
     "MachineError": "regard.errors",
-    "Run": "regard.runs.folder",
+    "Notice": "regard.errors",
+    "Run": "regard.runs.run",
     "UserError": "regard.errors",
-    "against": "regard.runs.translations",
-    "align": "regard.runs.aligning",
-    "cached": "regard.runs.using",
-    "compare": "regard.runs.comparing",
-    "contributions": "regard.runs.looking",
-    "edited": "regard.runs.looking",
-    "evaluate": "regard.runs.using",
-    "evaluate_translations": "regard.runs.translations",
-    "export": "regard.runs.exporting",
-    "generate": "regard.runs.using",
-    "lens": "regard.runs.looking",
-    "load": "regard.runs.folder",
-    "look": "regard.runs.looking",
-    "mix": "regard.runs.using",
-    "puzzle": "regard.runs.puzzling",
-    "save_edits": "regard.runs.looking",
-    "score": "regard.runs.using",
-    "sweep": "regard.runs.looking",
-    "train": "regard.runs.training",
-    "train_recipe": "regard.runs.recipes",
-    "translate": "regard.runs.translations",
-    "what_if": "regard.runs.translations",
+    "cached": "regard.runs.derived",
+    "edited": "regard.inside.edit_model",
+    "load": "regard.runs.formats",
+    "mix": "regard.runs.derived",
+    "save_edits": "regard.inside.edit_model",
 }
+_HOMES = _OTHERS | {verb: f"regard.verbs.{verb}" for verb in _VERBS}
 
 __all__ = [
     "MachineError",
+    "Notice",
     "Run",
     "UserError",
-    "against",
     "align",
     "cached",
     "compare",
-    "contributions",
+    "draw",
     "edited",
     "evaluate",
-    "evaluate_translations",
     "export",
     "generate",
-    "lens",
+    "lesson",
+    "list",
     "load",
     "look",
     "mix",
     "puzzle",
     "save_edits",
     "score",
-    "sweep",
+    "trace",
     "train",
-    "train_recipe",
     "translate",
-    "what_if",
 ]
 
 
+def __dir__() -> Any:
+    return sorted(_HOMES)
+
+
 def __getattr__(name: str) -> Any:
-    """Each verb's module, and torch with it, is imported when the verb is first used."""
+    """A verb's module, and torch with it, is imported when the verb is first used."""
     if name not in _HOMES:
         raise AttributeError(f"module 'regard' has no attribute {name!r}")
     limit_spinning()
-    return getattr(import_module(_HOMES[name]), name)
+    value = getattr(import_module(_HOMES[name]), name)
+    globals()[name] = value
+    return value

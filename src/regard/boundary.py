@@ -6,7 +6,7 @@ Data from outside are options (from Python or the command line), config files, p
 import dataclasses
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import cache
 from typing import Any, Protocol, TypeVar, get_args, get_type_hints, runtime_checkable
 
@@ -49,7 +49,7 @@ def _configure(kind: Any) -> None:
         _configure(part)
 
 
-def build(kind: type[T], values: Mapping[str, Any]) -> T:
+def build(kind: Callable[..., T], values: Mapping[str, Any]) -> T:
     """A frozen dataclass from named values, every one checked against the type of its field."""
     try:
         return _adapter(kind).validate_json(json.dumps(values, default=_plain), strict=True)
@@ -67,7 +67,7 @@ class SupportsItem(Protocol):
     def item(self) -> Any: ...
 
 
-def parse_json(kind: type[T], text: bytes, where: str) -> T:
+def parse_json(kind: Callable[..., T], text: bytes, where: str) -> T:
     """A frozen dataclass from JSON, or one line that says where and what is wrong."""
     check_depth(text, where)
     try:
@@ -110,4 +110,3 @@ def _choices(expected: str) -> str:
 def _shown(value: Any) -> str:
     text = repr(value)
     return text if len(text) <= 60 else f"{text[:57]}..."
-

@@ -1,6 +1,7 @@
-"""The command line: the verb is chosen before its module is imported; every mistake is one line and an exit code."""
+"""The command line: the verb is chosen before its module is imported, and every mistake is one line and an exit code."""
 
 import errno
+import re
 import sys
 import warnings
 from importlib import import_module
@@ -10,22 +11,21 @@ from regard.errors import Interrupted, MachineError, Notice, UserError
 from regard.machine.threads import limit_spinning
 
 VERBS = {
-    "train": ("regard.commands.train", "train a model on a text"),
-    "compare": ("regard.commands.compare", "several families on one text, under one budget"),
-    "evaluate": ("regard.commands.evaluate", "measure a run on a text"),
-    "score": ("regard.commands.score", "every token with its log-probability"),
-    "generate": ("regard.commands.generate", "write text with a run"),
-    "translate": ("regard.commands.translate", "sentences in another language"),
-    "align": ("regard.commands.align", "which word stands for which, and how right that is"),
-    "look": ("regard.commands.look", "what a run expects and weighs while it reads a text"),
-    "trace": ("regard.commands.trace", "where a Transformer's prediction comes from"),
-    "lesson": ("regard.commands.lesson", "the lectures' worked examples, step by step"),
-    "puzzle": ("regard.commands.puzzle", "who can solve what, at which length"),
-    "draw": ("regard.commands.draw", "a picture of weights from any tool"),
-    "export": ("regard.commands.export", "a run in another form (ARPA, GPT-2)"),
-    "list": ("regard.commands.listing", "families, recipes, lessons, puzzles"),
+    "train": "train a model on a text",
+    "compare": "train several families on one text, under one budget",
+    "evaluate": "measure a run on a text",
+    "score": "every token of a text with its log-probability",
+    "generate": "write text with a run",
+    "translate": "translate sentences",
+    "align": "which word stands for which, and the error rate of that",
+    "look": "what a run predicts and weighs while it reads a text",
+    "trace": "where a prediction comes from",
+    "lesson": "the lectures' worked examples, step by step",
+    "puzzle": "which family solves what, at which length",
+    "draw": "a picture of weights from any tool",
+    "export": "a run in another format (ARPA, GPT-2)",
+    "list": "families, recipes, lessons, puzzles",
 }
-
 USER, MACHINE, INTERRUPTED = 2, 1, 130
 
 
@@ -48,45 +48,58 @@ def main(arguments: list[str] | None = None) -> int:
         sys.stdout.flush()
         return 0
     except UserError as error:
-        return _say(str(error), USER)
+        return _tell(flags(str(error)), USER)
     except MachineError as error:
-        return _say(str(error), MACHINE)
+        return _tell(flags(str(error)), MACHINE)
     except Interrupted as stop:
-        return _say(str(stop), INTERRUPTED)
+        return _tell(str(stop), INTERRUPTED)
     except KeyboardInterrupt:
-        return _say("stopped", INTERRUPTED)
-    except BrokenPipeError:  # the reader of our output has gone (| head): nothing is wrong
+        return _tell("stopped", INTERRUPTED)
+    except BrokenPipeError:  # the reader of the output has gone (| head): nothing is wrong
         sys.stdout = None
         return 0
     except MemoryError:
-        return _say(_OUT_OF_MEMORY, MACHINE)
-    except (FileNotFoundError, NotADirectoryError, IsADirectoryError, PermissionError) as error:  # a path that was given does not do
-        return _say(f"{error.filename or 'a file'}: {error.strerror or error}; name another, or make its folder first", USER)
+        return _tell(OUT_OF_MEMORY, MACHINE)
+    except (FileNotFoundError, NotADirectoryError, IsADirectoryError, PermissionError) as error:
+        path = error.filename or "a file"
+        return _tell(f"{path}: {error.strerror or error}; name another, or make its folder first", USER)
     except OSError as error:
-        return _say(_disk(error), MACHINE)
+        return _tell(_disk(error), MACHINE)
     except RuntimeError as error:
         # torch's words on a CPU, old and new, and on a GPU
-        if any(words in str(error) for words in ("not enough memory", "can't allocate memory", "out of memory")):
-            return _say(_OUT_OF_MEMORY, MACHINE)
+        if any(
+            words in str(error) for words in ("not enough memory", "can't allocate memory", "out of memory")
+        ):
+            return _tell(OUT_OF_MEMORY, MACHINE)
         raise
 
 
+def flags(message: str) -> str:
+    """A message whose options, named in backticks, are spelled as flags.
+
+    >>> flags("`top_k` must be 1 or more")
+    '--top-k must be 1 or more'
+    """
+    return re.sub(r"`([a-z][a-z_]*)`", lambda name: f"--{name[1].replace('_', '-')}", message)
+
+
 def _show_warning(message: Warning | str, category: type[Warning], *_: object, **__: object) -> None:
-    """Notices are one line each; what libraries warn of is for programmers."""
+    """Notices are one line each. Warnings of libraries are for programmers."""
     if issubclass(category, Notice):
         print(f"regard: {' '.join(str(message).split())}", file=sys.stderr, flush=True)
 
 
 def _check_utf8(arguments: list[str]) -> None:
-    """Bytes that are not UTF-8 come as halves of surrogate pairs, which nothing can write."""
+    """Bytes that are not UTF-8 arrive as halves of surrogate pairs, which nothing can write."""
     for argument in arguments:
         try:
             argument.encode()
         except UnicodeEncodeError as error:
-            raise UserError(f"an argument is not UTF-8 (at letter {error.start} of {argument[:40]!a}); convert it first") from None
+            where = f"at letter {error.start} of {argument[:40]!a}"
+            raise UserError(f"an argument is not UTF-8 ({where}); convert it first") from None
 
 
-_OUT_OF_MEMORY = (
+OUT_OF_MEMORY = (
     "out of memory: lower --order, --context, --lookback, --window, --distant, --width or --batch, "
     "raise --cutoff for a smaller vocabulary, or give less text"
 )
@@ -94,7 +107,8 @@ _OUT_OF_MEMORY = (
 
 def _disk(error: OSError) -> str:
     if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
-        return f"the disk is full{f' ({error.filename})' if error.filename else ''}: free some room or write elsewhere with --out"
+        where = f" ({error.filename})" if error.filename else ""
+        return f"the disk is full{where}: free some room or write elsewhere with --out"
     return f"{error.filename or 'the system'}: {error.strerror or error}"
 
 
@@ -105,14 +119,14 @@ def _module(verb: str) -> str:
         near = get_close_matches(verb, VERBS, n=1)
         hint = f"did you mean {near[0]}? " if near else ""
         raise UserError(f"regard has no verb {verb!r}; {hint}see regard --help")
-    return VERBS[verb][0]
+    return f"regard.verbs.{verb}"
 
 
 def _help() -> str:
-    verbs = "\n".join(f"  {name:<10} {what}" for name, (_, what) in VERBS.items())
+    verbs = "\n".join(f"  {name:<10} {about}" for name, about in VERBS.items())
     return f"usage: regard VERB ...\n\nTrain, compare and open up language models.\n\n{verbs}\n\nregard VERB --help says more."
 
 
-def _say(message: str, code: int) -> int:
+def _tell(message: str, code: int) -> int:
     print(f"regard: {' '.join(message.split())}", file=sys.stderr)
     return code

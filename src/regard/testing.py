@@ -61,7 +61,9 @@ class Case:
         if self.model.given is None:
             return rows
         size, padding = self.model.given.size, self.model.given.padding
-        sources = [[self.random.randrange(size) for _ in range(self.random.randint(1, 5))] for _ in range(rows)]
+        sources = [
+            [self.random.randrange(size) for _ in range(self.random.randint(1, 5))] for _ in range(rows)
+        ]
         return torch.tensor(self.padded(sources, padding))
 
     def padded(self, texts: list[list[int]], padding: int, where: str = "anywhere") -> list[list[int]]:
@@ -144,11 +146,15 @@ def no_leak_by_gradient(case: Case) -> None:
     """No prediction has a gradient with respect to the embedding of a later token; each has one of its own token."""
     embedded = list[Tensor]()
     for name, module in case.model.named_modules():
-        if isinstance(module, torch.nn.Embedding) and "source" not in name:  # a source is read before the text
+        if (
+            isinstance(module, torch.nn.Embedding) and "source" not in name
+        ):  # a source is read before the text
             module.register_forward_hook(lambda module, inputs, output: embedded.append(output))
     ids = case.text(7)
     log_probs_BTV = case.log_probs(ids, case.given(1))
-    calls = [call for call in embedded if call.shape[1] == len(ids) + 1]  # of the tokens, not of what a state remembers
+    calls = [
+        call for call in embedded if call.shape[1] == len(ids) + 1
+    ]  # of the tokens, not of what a state remembers
     for t in range(len(ids) + 1):
         target = log_probs_BTV[0, t].square().sum()
         for gradient in torch.autograd.grad(target, calls, retain_graph=True) if calls else ():
@@ -179,7 +185,12 @@ def padding_is_a_property_of_the_rows(case: Case) -> None:
     alone = [case.log_probs(text, row_of(given, number))[0] for number, text in enumerate(texts)]
     case.model.train()
     start = case.model.start
-    if not torch.equal(*(case.model.read_from_start(torch.tensor([[start, 1, 2, 3]]), _first(given))[0].log_probs() for _ in "ab")):
+    if not torch.equal(
+        *(
+            case.model.read_from_start(torch.tensor([[start, 1, 2, 3]]), _first(given))[0].log_probs()
+            for _ in "ab"
+        )
+    ):
         return  # dropout: no two calls are alike
     for where, promise in (("anywhere", "anywhere"), ("right", "anywhere"), ("right", "right")):
         rows = case.padded([[start, *text] for text in texts], case.model.padding, where)
@@ -226,7 +237,9 @@ def joined_rows_go_on_like_the_rows_they_came_from(case: Case) -> None:
     """`join` puts the rows of several states side by side, whatever they remember."""
     states = [_batch(case) for _ in range(3)]
     more_BT = torch.tensor([[2, 7, 1]])
-    expected = torch.cat([case.model(more_BT.expand(count, -1), state.copy())[0].log_probs() for state, count in states])
+    expected = torch.cat(
+        [case.model(more_BT.expand(count, -1), state.copy())[0].log_probs() for state, count in states]
+    )
     joined = State.join([state for state, _ in states])
     close(case.model(more_BT.expand(len(expected), -1), joined)[0].log_probs(), expected)
 
@@ -250,7 +263,9 @@ def nll_loss_and_at_agree_with_log_probs(case: Case) -> None:
     log_probs_BTV = prediction.log_probs().detach()
     targets = [case.random.choice([token, 0, case.size - 1, -1]) for token in [*ids, 0]]
     targets_BT = torch.tensor([targets])
-    expected = torch.tensor([[-float(log_probs_BTV[0, t, y]) if y >= 0 else 0.0 for t, y in enumerate(targets)]])
+    expected = torch.tensor(
+        [[-float(log_probs_BTV[0, t, y]) if y >= 0 else 0.0 for t, y in enumerate(targets)]]
+    )
     close(prediction.nll(targets_BT), expected)
     real = sum(y >= 0 for y in targets)
     if bool(expected.isfinite().all()):
@@ -267,7 +282,9 @@ def parts_sum(case: Case) -> None:
     """Parts of a probability sum to it. Parts of scores differ between two tokens as the log-probabilities do."""
     ids = case.text()
     prediction, _ = case.read(ids, case.given(1))
-    first_BT, second_BT = (torch.tensor([[case.random.randrange(case.size) for _ in [0, *ids]]]) for _ in "ab")
+    first_BT, second_BT = (
+        torch.tensor([[case.random.randrange(case.size) for _ in [0, *ids]]]) for _ in "ab"
+    )
     parts, other = prediction.parts(first_BT), prediction.parts(second_BT)
     if parts.of == "probability":
         close(parts.total().double(), (-prediction.nll(first_BT)).exp().double())
@@ -279,7 +296,9 @@ def accumulated_batches_equal_one_batch(case: Case) -> None:
     """The sums and weights of the rows of a batch add up to those of the batch."""
     texts = [case.text() for _ in range(3)]
     given = case.given(3)
-    rows = torch.tensor(case.padded([[case.model.start, *text] for text in texts], case.model.padding, "right"))
+    rows = torch.tensor(
+        case.padded([[case.model.start, *text] for text in texts], case.model.padding, "right")
+    )
     targets = torch.tensor(case.padded([[*text, 0] for text in texts], -1, "right"))
     for smoothing in (0.0, 0.1):
         prediction, _ = case.model(rows, case.begin(given))
@@ -287,7 +306,10 @@ def accumulated_batches_equal_one_batch(case: Case) -> None:
             return
         loss, weight = prediction.loss(targets, smoothing=smoothing)
         each = [
-            case.model(rows[n : n + 1], case.begin(row_of(given, n)))[0].loss(targets[n : n + 1], smoothing=smoothing) for n in range(3)
+            case.model(rows[n : n + 1], case.begin(row_of(given, n)))[0].loss(
+                targets[n : n + 1], smoothing=smoothing
+            )
+            for n in range(3)
         ]
         close(loss, torch.stack([part for part, _ in each]).sum())
         assert float(weight) == sum(float(part) for _, part in each) == sum(len(text) + 1 for text in texts)
@@ -299,7 +321,9 @@ def gradients_are_finite(case: Case) -> None:
     if not parameters:
         return
     padding, last = case.model.padding, case.size - 1
-    tokens_BT = torch.tensor([[case.model.start, 1, 2, 1, padding], [case.model.start, 3, padding, padding, padding]])
+    tokens_BT = torch.tensor(
+        [[case.model.start, 1, 2, 1, padding], [case.model.start, 3, padding, padding, padding]]
+    )
     targets_BT = torch.tensor([[1, 2, 1, last, -1], [last - 1, last, -1, -1, -1]])
     for smoothing in (0.0, 0.1):
         loss, _ = case.model(tokens_BT, case.begin(case.given(2)))[0].loss(targets_BT, smoothing=smoothing)
@@ -332,10 +356,14 @@ def a_row_is_written_as_if_alone(case: Case) -> None:
         assert _written(case, row_of(given, number), [text], length, number) == [together[number]]
 
 
-def _written(case: Case, given: int | Tensor, texts: list[list[int]], length: int, number: int = 0) -> list[list[int]]:
+def _written(
+    case: Case, given: int | Tensor, texts: list[list[int]], length: int, number: int = 0
+) -> list[list[int]]:
     prompts = [[case.model.start, *text] for text in texts]
     numbers = list(range(number, number + len(texts)))
-    steps = generate(case.model, case.begin(given), prompts, length, None, Sampling(top_p=0.9), seed=3, numbers=numbers)
+    steps = generate(
+        case.model, case.begin(given), prompts, length, None, Sampling(top_p=0.9), seed=3, numbers=numbers
+    )
     return [list(row) for row in zip(*(step.token_B.tolist() for step in steps), strict=True)]
 
 
@@ -353,7 +381,9 @@ def watching_changes_no_bit(case: Case) -> None:
         close(weights(some), whole_BHTK[:, :, some])
         if sites[name].holds == "weights":
             sums = whole_BHTK.sum(3)
-            assert bool(((sums - 1).abs().lt(1e-9) | (sums == 0)).all()), f"{name}: rows sum to neither 1 nor 0"
+            assert bool(((sums - 1).abs().lt(1e-9) | (sums == 0)).all()), (
+                f"{name}: rows sum to neither 1 nor 0"
+            )
     for name, value in look.values.items():
         assert sites[name].holds == "values", name
         assert value.dim() == len(sites[name].axes), name

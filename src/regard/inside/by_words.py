@@ -20,7 +20,9 @@ def by_words(record: Record) -> Record:
         tokens=_joined(record.tokens, groups),
         given=None if record.given is None or given is None else _joined(record.given, given),
         surprisal=[_total([record.surprisal[place] for place in group]) for group in groups],
-        likeliest=[record.likeliest[group[-1]] if group[-1] < len(record.likeliest) else [] for group in groups],
+        likeliest=[
+            record.likeliest[group[-1]] if group[-1] < len(record.likeliest) else [] for group in groups
+        ],
         maps=maps,
         parts=None,
         parts_at=[],
@@ -31,12 +33,16 @@ def by_words(record: Record) -> Record:
 def _by_words(one: Map, record: Record, groups: list[range], given: list[range] | None) -> Map:
     sides = {"read": (record.tokens, groups), "given": (record.given or [], given or [])}
     names, row_groups = sides[one.site.rows]
-    if one.site.crosses and len(one.rows) == len(names) - 1:  # rows over the source are named by the word that they predict
+    if (
+        one.site.crosses and len(one.rows) == len(names) - 1
+    ):  # rows over the source are named by the word that they predict
         names = names[1:]
         row_groups = word_groups(names)
     column_names, column_groups = sides[one.site.columns]
     if list(one.rows) != list(range(len(names))) or one.first:
-        raise UserError("words are put together of all their tokens: look at all rows, of a text that fits the context")
+        raise UserError(
+            "words are put together of all their tokens: look at all rows, of a text that fits the context"
+        )
     keys, more = len(column_names), one.numbers.shape[2]
     # the row after the last token has no column of its own in a cross map; columns that are no word stay
     columns = [*column_groups, *([key] for key in range(keys, more))]

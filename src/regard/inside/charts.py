@@ -31,11 +31,17 @@ STYLE = (
 def bars(rows: list[dict[str, Any]]) -> altair.Chart:
     """Bits per byte a run, the best first. Rows: name, bits_per_byte."""
     base = altair.Chart(altair.Data(values=rows)).encode(
-        y=altair.Y("name:N", sort=[row["name"] for row in rows], title=None, axis=altair.Axis(labelLimit=300)),
+        y=altair.Y(
+            "name:N", sort=[row["name"] for row in rows], title=None, axis=altair.Axis(labelLimit=300)
+        ),
         x=altair.X("bits_per_byte:Q", title="bits per byte (lower is better)"),
-        color=altair.Color("name:N", sort=[row["name"] for row in rows], scale=altair.Scale(range=COLOURS), legend=None),
+        color=altair.Color(
+            "name:N", sort=[row["name"] for row in rows], scale=altair.Scale(range=COLOURS), legend=None
+        ),
     )
-    figures = base.mark_text(align="left", dx=4).encode(text=altair.Text("bits_per_byte:Q", format=".3f"), color=altair.value("#222"))
+    figures = base.mark_text(align="left", dx=4).encode(
+        text=altair.Text("bits_per_byte:Q", format=".3f"), color=altair.value("#222")
+    )
     return (base.mark_bar() + figures).properties(width=560, height=28 * len(rows), title="Held-out text")
 
 
@@ -43,9 +49,13 @@ def accuracies(rows: list[dict[str, Any]], measure: str) -> altair.FacetChart:
     """Accuracy against length, with intervals, a small chart for each family. Rows: family, length, accuracy, low, high."""
     order = list(dict.fromkeys(row["family"] for row in rows))
     ends = [min(row["length"] for row in rows), max(row["length"] for row in rows)]
-    base = altair.Chart().encode(x=altair.X("length:Q", title=measure, scale=altair.Scale(type="log", domain=ends)))
+    base = altair.Chart().encode(
+        x=altair.X("length:Q", title=measure, scale=altair.Scale(type="log", domain=ends))
+    )
     shares = altair.Y("accuracy:Q", title="share of right answers", scale=altair.Scale(domain=[0, 1]))
-    drawn = base.mark_rule(color=COLOURS[0]).encode(y="low:Q", y2="high:Q") + base.mark_line(point=True, color=COLOURS[0]).encode(y=shares)
+    drawn = base.mark_rule(color=COLOURS[0]).encode(y="low:Q", y2="high:Q") + base.mark_line(
+        point=True, color=COLOURS[0]
+    ).encode(y=shares)
     layered = altair.layer(drawn, data=altair.Data(values=rows)).properties(width=130, height=110)
     return layered.facet(facet=altair.Facet("family:N", sort=order, title=None), columns=4)
 
@@ -58,7 +68,9 @@ def curves(points: list[dict[str, Any]], order: list[str]) -> altair.Chart:
         .mark_line(point=True)
         .encode(
             x=altair.X("seconds:Q", title="seconds of training"),
-            y=altair.Y("valid_loss:Q", title="validation loss (nats a token)", scale=altair.Scale(zero=False)),
+            y=altair.Y(
+                "valid_loss:Q", title="validation loss (nats a token)", scale=altair.Scale(zero=False)
+            ),
             color=colour,
             tooltip=["name:N", "seconds:Q", "valid_loss:Q"],
         )
@@ -98,11 +110,20 @@ def _shown(token: str) -> str:
     return token.replace(" ", "\u2423").replace("\n", "\u21b5").replace("\t", "\u21e5")
 
 
-def page(title: str, charts: list[altair.Chart], table: list[dict[str, Any]], notes: list[str], passages: list[Passage]) -> str:
+def page(
+    title: str,
+    charts: list[altair.Chart],
+    table: list[dict[str, Any]],
+    notes: list[str],
+    passages: list[Passage],
+) -> str:
     """Charts, a table and notes in one HTML file with nothing to fetch."""
     chart = altair.vconcat(*charts).resolve_scale(color="independent")  # each with its own legend
     header = "".join(f"<th>{html.escape(str(name))}</th>" for name in table[0])
-    body = "".join("<tr>" + "".join(f"<td>{html.escape(str(value))}</td>" for value in row.values()) + "</tr>" for row in table)
+    body = "".join(
+        "<tr>" + "".join(f"<td>{html.escape(str(value))}</td>" for value in row.values()) + "</tr>"
+        for row in table
+    )
     said = "".join(f"<p>{html.escape(note)}</p>" for note in notes)
     drawn = chart.to_html(inline=True, fullhtml=False, embed_options={"actions": False})
     return (

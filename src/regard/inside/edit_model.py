@@ -4,16 +4,41 @@ import dataclasses
 import fnmatch
 from collections.abc import Sequence
 from functools import partial
+from pathlib import Path
 
 import torch
 from torch import Tensor
 
 from regard.errors import UserError
+from regard.inside.edit_files import edits_to_json, read_edits
+from regard.machine.disk import write_json
 from regard.models.contract import LanguageModel
 from regard.models.wrappers.edited import Edited
 from regard.parts.edits import Edit
 from regard.parts.look import Change, Look, Place
+from regard.runs.formats import as_run
+from regard.runs.run import Run
 from regard.tokens.contract import Tokenizer
+
+
+def edited(run: Run | str | Path, edits: Sequence[Edit] | str | Path | None) -> Run:
+    """The run with edits on its model. Edits are values, a JSON file of them, or the JSON itself; the run stays as it is.
+
+    >>> from regard.parts.edits import Silence
+    >>> regard.generate(regard.edited("runs/transformer", [Silence(site="layer0.attention", heads=(1,))]))  # doctest: +SKIP
+    """
+    opened = as_run(run)
+    if edits is None:
+        return opened
+    made = read_edits(edits, opened.fingerprint) if isinstance(edits, str | Path) else edits
+    return dataclasses.replace(opened, model=edit_model(opened.model, opened.tokenizer, made))
+
+
+def save_edits(run: Run | str | Path, edits: Sequence[Edit] | str | Path, out: str | Path) -> None:
+    """Write edits to a JSON file that names the run they are made for."""
+    fingerprint = as_run(run).fingerprint
+    made = read_edits(edits, fingerprint) if isinstance(edits, str | Path) else edits
+    write_json(edits_to_json(made, fingerprint), Path(out))
 
 
 def edit_model(model: LanguageModel, tokenizer: Tokenizer, edits: Sequence[Edit]) -> Edited:
@@ -49,10 +74,14 @@ def _chain(changes: list[Change]) -> Change:
 def _seen(model: LanguageModel, tokenizer: Tokenizer, site: str, text: str) -> Tensor:
     """What stands at a site while the model reads a text, without the batch axis."""
     if model.given is not None:
-        raise UserError("edits that read another text (patch, mean) are not for models whose state begins with a source")
+        raise UserError(
+            "edits that read another text (patch, mean) are not for models whose state begins with a source"
+        )
     ids = [tokenizer.start, *tokenizer.prompt(text)]
     if model.context is not None and len(ids) > model.context:
-        raise UserError(f"the text of a patch has {len(ids)} tokens and the model sees {model.context}: shorten it")
+        raise UserError(
+            f"the text of a patch has {len(ids)} tokens and the model sees {model.context}: shorten it"
+        )
     look = Look([site])
     model.read_from_start(torch.tensor([ids], device=model.device), look=look)
     return (look.maps[site]() if site in look.maps else look.values[site])[0]

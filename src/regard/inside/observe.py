@@ -15,7 +15,6 @@ from regard.errors import UserError
 from regard.inside.record import Map, Record, checked
 from regard.models.contract import LanguageModel, Parts, Prediction, State
 from regard.parts.look import Look, Site, Weights
-from regard.parts.recurrence import GATES
 from regard.tokens.contract import Tokenizer
 
 ALL_ROWS = 512  # of longer texts only the last row is worked out, unless rows are named
@@ -101,7 +100,13 @@ def _begin(model: LanguageModel, reading: Reading, look: Look | None = None) -> 
 
 
 def _maps(
-    look: Look, sites: dict[str, Site], reading: Reading, wanted: Wanted, first: int, last: int, ids: list[int]
+    look: Look,
+    sites: dict[str, Site],
+    reading: Reading,
+    wanted: Wanted,
+    first: int,
+    last: int,
+    ids: list[int],
 ) -> dict[str, Map]:
     maps = {}
     for name, site in sites.items():  # in the order of the model, not of the calls
@@ -131,7 +136,7 @@ def _weight_map(site: Site, weights: Weights, reading: Reading, wanted: Wanted, 
     names = reading.given_names if site.rows == "given" else tuple(named)
     return Map(
         site=site,
-        heads=tuple(f"head {head}" for head in heads),
+        heads=tuple(site.part(head) for head in heads),
         rows=tuple(chosen),
         row_names=tuple(names[row] for row in chosen),
         column_names=tuple(columns[: numbers_HQK.shape[2]]),
@@ -148,21 +153,15 @@ def _value_map(site: Site, values: Tensor, reading: Reading, wanted: Wanted, fir
     names = reading.given_names if site.rows == "given" else tuple(reading.tokens)
     end = min(begin + numbers_HTD.shape[1], len(names))
     chosen = checked(wanted.rows, end, "row", begin)
-    axis = {"G": _gate_names(len(numbers_HTD)), "L": tuple(f"sense {sense}" for sense in range(len(numbers_HTD)))}
-    heads = axis.get(site.axes[1], tuple(f"head {head}" for head in range(len(numbers_HTD)))) if len(site.axes) == 4 else ("",)
-    kept = checked(wanted.heads, len(heads), "head") if len(site.axes) == 4 else [0]
+    heads = checked(wanted.heads, len(numbers_HTD), "head") if len(site.axes) == 4 else [0]
     return Map(
         site=site,
-        heads=tuple(heads[head] for head in kept),
+        heads=tuple(site.part(head) for head in heads),
         rows=tuple(chosen),
         row_names=tuple(names[row] for row in chosen),
         column_names=tuple(str(feature) for feature in range(numbers_HTD.shape[2])),
-        numbers=numbers_HTD[kept][:, [row - begin for row in chosen]],
+        numbers=numbers_HTD[heads][:, [row - begin for row in chosen]],
     )
-
-
-def _gate_names(gates: int) -> tuple[str, ...]:
-    return next(names for names in GATES.values() if len(names) == gates)
 
 
 def _parts_places(length: int, rows: Sequence[int] | None, first: int, last: int) -> list[int]:
@@ -173,7 +172,9 @@ def _parts_places(length: int, rows: Sequence[int] | None, first: int, last: int
     return list(range(first, end)) if end - first <= ALL_ROWS else [end - 1]
 
 
-def _parts(prediction: Prediction, ids: list[int], places: list[int], first: int, model: LanguageModel) -> Parts:
+def _parts(
+    prediction: Prediction, ids: list[int], places: list[int], first: int, model: LanguageModel
+) -> Parts:
     at_K = torch.tensor([[place - first for place in places]], device=model.device)
     targets_K = torch.tensor([[ids[place + 1] for place in places]], device=model.device)
     return prediction.at(at_K).parts(targets_K)
@@ -203,7 +204,11 @@ def _predictions(
             whole, _ = model(torch.tensor([ids[start:end]], device=model.device), _begin(model, reading))
         for begin in range(done, end, step):
             stop = min(end, begin + step)
-            yield whole.at(torch.arange(begin - start, stop - start, device=model.device).unsqueeze(0)), begin, stop
+            yield (
+                whole.at(torch.arange(begin - start, stop - start, device=model.device).unsqueeze(0)),
+                begin,
+                stop,
+            )
         done = end
 
 

@@ -1,108 +1,152 @@
-"""A record, or an array from elsewhere, as a file: the ending says which kind."""
+"""A record, or an array from elsewhere, as a file: the ending says which kind. Files are written beside and renamed."""
 
+import csv
+import io
 import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
+import torch
 
 from regard.errors import UserError
 from regard.inside.page import page
-from regard.inside.pictures import arcs, bars, draw, heat_map, mosaic, to_png
-from regard.inside.record import Record
+from regard.inside.pictures import Panel, arcs, bars, beside, draw, heat_map, mosaic, to_png
+from regard.inside.record import Map, Record
+from regard.machine.disk import write_whole
+from regard.parts.look import Site
 
-Form = Literal["auto", "map", "arcs", "mosaic", "mixture"]
-ENDINGS = (".svg", ".png", ".html", ".json")
+Form = Literal["auto", "map", "arcs", "mosaic", "parts"]
+ENDINGS = (".svg", ".png", ".html", ".tsv", ".json")
 PICTURES = (".svg", ".png")
+TERMS = 12  # terms of a prediction in a picture
 
 
 def check_ending(out: Path, endings: Sequence[str] = ENDINGS) -> None:
-    """What cannot be written is told before the work, not after it."""
+    """Refuse what cannot be written before the work, not after it."""
     if out.suffix not in endings:
-        raise UserError(f"{out}: --out writes {', '.join(endings[:-1])} or {endings[-1]}")
+        raise UserError(f"{out}: `out` writes {', '.join(endings[:-1])} or {endings[-1]}")
     if not out.parent.is_dir():
-        raise UserError(f"{out.parent}: no such folder; make it first, or write elsewhere with --out")
+        raise UserError(f"{out.parent}: no such folder; make it first, or write elsewhere with `out`")
 
 
-def write_record(record: Record, out: Path, title: str, form: Form = "auto") -> None:
-    """.html shows everything and opens offline, .json holds every number, .svg and .png are one picture."""
+def write_record(
+    record: Record, out: Path, title: str, form: Form = "auto", before: Record | None = None
+) -> None:
+    """.html shows everything and opens offline, .json holds every number, .tsv is a table, .svg and .png are one picture."""
     check_ending(out)
     if out.suffix == ".html":
-        out.write_text(page(record, title), encoding="utf-8")
+        write_whole(out, page(record, title, before).encode())
     elif out.suffix == ".json":
-        out.write_text(json.dumps(record.to_json(), allow_nan=False), encoding="utf-8")
+        write_whole(out, json.dumps(record.to_json(), allow_nan=False).encode())
+    elif out.suffix == ".tsv":
+        write_whole(out, table(record).encode())
     else:
-        write_picture(picture(record, form), out)
+        drawn = picture(record, form, title)
+        if before is not None:
+            drawn = beside(picture(before, form, "before"), drawn)
+        write_picture(drawn, out)
 
 
-def picture(record: Record, form: Form = "auto") -> str:
-    """One map or its arcs, small maps of every site and head, or what the last row's prediction is mixed of.
+def table(record: Record) -> str:
+    """Every number of every map: a line for each site, head, row and column."""
+    text = io.StringIO()
+    rows = csv.writer(text, delimiter="\t", lineterminator="\n")
+    rows.writerow(["site", "head", "row", "row_name", "column", "column_name", "number"])
+    for site, one in record.maps.items():
+        for head, map_QK in zip(one.heads, one.numbers.tolist(), strict=True):
+            for row, row_name, numbers in zip(one.rows, one.row_names, map_QK, strict=True):
+                for column, (name, number) in enumerate(
+                    zip(one.column_names, numbers, strict=True), one.first
+                ):
+                    rows.writerow([site, head, row, row_name, column, name, f"{number:.6g}"])
+    return text.getvalue()
 
-    Without a form: a map where there is one, small ones where there are several, a mixture where there is none.
+
+def picture(record: Record, form: Form = "auto", title: str = "") -> str:
+    """One map or its arcs, small maps of every site and head, or the terms of the predictions.
+
+    `auto` takes one map if there is one, small maps if there are several, and the terms if there is none.
     """
-    maps = {site: weights_HQK for site, weights_HQK in record.weights.items() if not site.endswith(".scores")}
+    maps = [one for one in record.maps.values() if one.site.holds != "scores"]
     if form == "auto":
-        form = "mixture" if not maps else "map" if sum(map(len, maps.values())) == 1 else "mosaic"
-    if form == "mixture":
-        return _mixture(record)
+        form = "parts" if not maps else "map" if sum(len(one.heads) for one in maps) == 1 else "mosaic"
+    if form == "parts":
+        return _parts(record)
     if not maps:
-        raise UserError("nothing was weighed at these sites; --form mixture shows what was predicted")
-    if form == "mosaic":
-        text = " ".join(record.tokens[record.first : record.last])
-        title = f"{text[:77]}..." if len(text) > 80 else text
-        return mosaic([weights_HQK.numpy() for weights_HQK in maps.values()], list(maps), title, record.heads, record.right or ())
-    site, weights_HQK = next(iter(maps.items()))
-    rows = [record.tokens[row] for row in record.rows]
-    columns = [*record.column_names(), "(vocabulary)"][: weights_HQK.shape[2]]
-    kind = heat_map if form == "map" else arcs
-    return kind(weights_HQK[0].numpy(), rows, columns, f"{site}, head {record.head(0)}", record.right or ())
-
-
-def _mixture(record: Record) -> str:
-    """The parts of the prediction at the last row: copied words and the vocabulary, an n-gram's orders, or the likeliest words."""
-    place = record.rows[-1]
-    after = f"after “{record.tokens[place]}”" if record.columns is None else f"instead of “{record.tokens[place]}”"
-    if record.copied is not None and record.gate is not None:
-        copied = record.copied[place - record.first]
-        best = [int(k) for k in copied.topk(min(12, len(copied))).indices if float(copied[k]) > 0]
-        words = ["(vocabulary)", *(f"{record.tokens[record.first + k]} ({record.first + k})" for k in sorted(best))]
-        return bars(
-            np.array([record.gate[place], *(float(copied[k]) for k in sorted(best))]), words, f"where the next word comes from, {after}"
+        raise UserError(
+            "there are no maps at these sites; `form` parts shows what the predictions are made of"
         )
-    if record.chains is not None and record.chains:
-        chain = record.chains[-1]
-        names = ["uniform" if link.order == 0 else f"{link.order}-gram" for link in chain]
-        return bars(np.array([link.share for link in chain]), names, f"the probability of “{record.tokens[-1]}”, by order")
-    likeliest = record.likeliest[place]
-    return bars(np.array([p for _, p in likeliest]), [word for word, _ in likeliest], f"likeliest {after}")
+    right = record.right or ()
+    if form == "mosaic":
+        text = " ".join(record.tokens)
+        title = f"{title}: {text}" if title else text
+        panels = [Panel(one.site.name, one.numbers.numpy(), one.heads, not one.weighs) for one in maps]
+        return mosaic(panels, f"{title[:97]}..." if len(title) > 100 else title, right)
+    first = maps[0]
+    name = f"{first.site.name}, {first.heads[0]}" if first.heads[0] else first.site.name
+    if form == "arcs" and not first.weighs:
+        raise UserError(f"arcs are for weights; {first.site.name} holds values: give `form` map")
+    kind = heat_map if form == "map" else arcs
+    return kind(first.numbers[0].numpy(), first.row_names, first.column_names, name, right)
+
+
+def _parts(record: Record) -> str:
+    """The terms of the last prediction that was taken apart, as bars; of probabilities of several tokens, a row for each token."""
+    if record.parts is None or not record.parts_at:
+        last = record.likeliest[-1]
+        return bars(
+            np.array([p for _, p in last]),
+            [word for word, _ in last],
+            f"likeliest after “{record.tokens[-1]}”",
+        )
+    place = record.parts_at[-1]
+    terms = sorted(record.terms(place), key=lambda term: -abs(term[1]))
+    shown, rest = terms[:TERMS], terms[TERMS:]
+    if rest:
+        shown.append((f"{len(rest)} smaller terms", sum(value for _, value in rest)))
+    title = f"the {record.parts.of} of “{record.tokens[place + 1]}” ({place + 1}) is the sum of"
+    return bars(np.array([value for _, value in shown]), [name for name, _ in shown], title)
 
 
 def write_drawing(
-    array: np.ndarray, out: Path, rows: Sequence[str] | None = None, columns: Sequence[str] | None = None, title: str = ""
+    array: np.ndarray,
+    out: Path,
+    rows: Sequence[str] | None = None,
+    columns: Sequence[str] | None = None,
+    title: str = "",
 ) -> None:
     """Weights from any tool, rank 1 to 4, with their words."""
-    check_ending(out)
+    check_ending(out, (".svg", ".png", ".html"))
     drawn = draw(array, rows, columns, title)  # also checks them
     if out.suffix in PICTURES:
         write_picture(drawn, out)
         return
     if array.ndim < 2 or (rows is not None and rows != columns) or array.shape[-1] != array.shape[-2]:
-        raise UserError(f"{out}: the page is for a text that looks at itself; draw other weights as .svg or .png")
+        raise UserError(
+            f"{out}: the page is for a text that looks at itself; draw other weights as .svg or .png"
+        )
     tokens = list(columns) if columns is not None else [str(number) for number in range(array.shape[-1])]
     write_record(_as_record(array, tokens), out, title)
 
 
 def _as_record(array: np.ndarray, tokens: list[str]) -> Record:
-    import torch
-
-    maps = torch.from_numpy(np.ascontiguousarray(array, dtype=np.float32)).reshape(
-        -1, *array.shape[-3:] if array.ndim > 2 else (1, *array.shape)
-    )
-    weights = {f"layer{number}" if len(maps) > 1 else "weights": one for number, one in enumerate(maps)}
-    seen = {name: lambda rows=None, one=one: one[None] if rows is None else one[None][:, :, rows] for name, one in weights.items()}
-    size = len(tokens)
-    return Record(tokens, [None] * size, [[] for _ in tokens], list(range(size)), last=size, weights=weights, seen=seen)
+    shape = array.shape[-3:] if array.ndim > 2 else (1, *array.shape)
+    numbers = torch.from_numpy(np.ascontiguousarray(array, dtype=np.float32)).reshape(-1, *shape)
+    size, maps = len(tokens), {}
+    for number, numbers_HQK in enumerate(numbers):
+        name = f"layer{number}" if len(numbers) > 1 else "weights"
+        heads = tuple(f"head {head}" for head in range(len(numbers_HQK)))
+        maps[name] = Map(
+            Site(name, "BHTS", "weights"),
+            heads,
+            tuple(range(size)),
+            tuple(tokens),
+            tuple(tokens),
+            numbers_HQK,
+        )
+    return Record(tokens, list(range(size)), [None] * size, [[] for _ in tokens], maps=maps)
 
 
 def write_chart(chart: Any, out: Path) -> None:
@@ -113,7 +157,4 @@ def write_chart(chart: Any, out: Path) -> None:
 
 
 def write_picture(svg: str, out: Path) -> None:
-    if out.suffix == ".svg":
-        out.write_text(svg, encoding="utf-8")
-    else:
-        out.write_bytes(to_png(svg))
+    write_whole(Path(out), svg.encode() if Path(out).suffix == ".svg" else to_png(svg))

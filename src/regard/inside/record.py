@@ -23,13 +23,17 @@ class Map:
     """What stood at one site. Weights and scores have a column for each word that was looked at; values have a column for each feature."""
 
     site: Site
-    heads: tuple[str, ...]  # the name of each map along the first axis: a head, a gate, a sense; one empty name if there is no such axis
+    heads: tuple[
+        str, ...
+    ]  # the name of each map along the first axis: a head, a gate, a sense; one empty name if there is no such axis
     rows: tuple[int, ...]  # the positions that were worked out
     row_names: tuple[str, ...]  # a name for each row
     column_names: tuple[str, ...]
     numbers: Tensor  # (H, Q, K), or (H, Q, D) of values
     first: int = 0  # the position of the first column; more than 0 if the text is longer than the context
-    more: Callable[[Sequence[int]], Tensor] | None = field(default=None, repr=False, compare=False)  # (H, rows, K) of other rows
+    more: Callable[[Sequence[int]], Tensor] | None = field(
+        default=None, repr=False, compare=False
+    )  # (H, rows, K) of other rows
 
     @property
     def weighs(self) -> bool:
@@ -45,22 +49,30 @@ class Map:
             known = {row: place for place, row in enumerate(self.rows)}
             missing = [row for row in wanted if row not in known]
             if missing:
-                raise UserError(f"row {missing[0]} of {self.site.name} was not kept; there are: {', '.join(map(str, self.rows))}")
+                raise UserError(
+                    f"row {missing[0]} of {self.site.name} was not kept; there are: {', '.join(map(str, self.rows))}"
+                )
             part_HQK = self.numbers[:, [known[row] for row in wanted]]
         else:
             part_HQK = self.more(wanted)
         if columns is not None:
-            part_HQK = part_HQK[:, :, [column - self.first for column in checked(columns, last, "column", self.first)]]
+            part_HQK = part_HQK[
+                :, :, [column - self.first for column in checked(columns, last, "column", self.first)]
+            ]
         return part_HQK if heads is None else part_HQK[checked(heads, len(part_HQK), "head")]
 
-    def pooled(self, size: int = 256, how: Literal["max", "mean"] = "max", heads: Sequence[int] | None = None) -> Tensor:
+    def pooled(
+        self, size: int = 256, how: Literal["max", "mean"] = "max", heads: Sequence[int] | None = None
+    ) -> Tensor:
         """(H, at most size, at most size): a coarse map of all rows, by the largest or the mean weight of each block."""
         length = len(self.column_names) - (self.site.extra is not None)
         block = math.ceil(length / size)
         parts, rows = [], max(1, BLOCK // (length * block)) * block
         for start in range(0, length, rows):
             stop = min(length, start + rows)
-            parts.append(pool(self.tile(range(self.first + start, self.first + stop), heads=heads), block, how))
+            parts.append(
+                pool(self.tile(range(self.first + start, self.first + stop), heads=heads), block, how)
+            )
         return torch.cat(parts, 1)
 
     def to_json(self) -> dict[str, Any]:
@@ -81,13 +93,17 @@ class Record:
     tokens: list[str]  # what was read; the start of the text is <s>
     ids: list[int]
     surprisal: list[float | None]  # of each token in nats, as it was predicted at the position before it
-    likeliest: list[list[tuple[str, float]]]  # at each position, the likeliest next tokens and their probabilities
+    likeliest: list[
+        list[tuple[str, float]]
+    ]  # at each position, the likeliest next tokens and their probabilities
     given: list[str] | None = None  # what the state began with: the tokens of a source sentence
     maps: dict[str, Map] = field(default_factory=dict)  # for each watched site
     parts: Parts | None = None  # of the tokens that follow the positions `parts_at`
     parts_at: list[int] = field(default_factory=list)
     parts_first: int = 0  # the position of the first column of the parts
-    right: frozenset[tuple[int, int]] | None = None  # (row, column): where a word should look, if that is known
+    right: frozenset[tuple[int, int]] | None = (
+        None  # (row, column): where a word should look, if that is known
+    )
     notes: list[str] = field(default_factory=list)
 
     def weights(self) -> dict[str, Map]:
@@ -110,7 +126,11 @@ class Record:
                 continue
             assert part.column_BK is not None
             values, positions = part.value[0, row].tolist(), part.column_BK[0].tolist()
-            shares = [(value, position) for value, position in zip(values, positions, strict=True) if value and position >= 0]
+            shares = [
+                (value, position)
+                for value, position in zip(values, positions, strict=True)
+                if value and position >= 0
+            ]
             for value, position in shares:
                 terms.append((f"{part.name} from {self._word_at(part.name, position)}", value))
         return terms
@@ -121,7 +141,12 @@ class Record:
 
     def to_json(self) -> dict[str, Any]:
         predicted = [
-            {"at": place, "token": self.tokens[place + 1], "of": self.parts.of, "terms": [list(term) for term in self.terms(place)]}
+            {
+                "at": place,
+                "token": self.tokens[place + 1],
+                "of": self.parts.of,
+                "terms": [list(term) for term in self.terms(place)],
+            }
             for place in self.parts_at
             if self.parts is not None
         ]
@@ -129,7 +154,9 @@ class Record:
             "tokens": self.tokens,
             "ids": self.ids,
             "surprisal": self.surprisal,
-            "likeliest": [[{"token": token, "probability": p} for token, p in position] for position in self.likeliest],
+            "likeliest": [
+                [{"token": token, "probability": p} for token, p in position] for position in self.likeliest
+            ],
             "given": self.given,
             "right": None if self.right is None else sorted(self.right),
             "maps": {site: one.to_json() for site, one in self.maps.items()},
@@ -168,6 +195,10 @@ def checked(numbers: Sequence[int] | None, size: int, what: str, first: int = 0)
         raise UserError(f"no {what} is named: they go from {first} to {size - 1}")
     for number in wanted:
         if not -size <= number < size or number % size < first:
-            why = f" (the window of the context that ends with the last wanted row begins at {first})" if first else ""
+            why = (
+                f" (the window of the context that ends with the last wanted row begins at {first})"
+                if first
+                else ""
+            )
             raise UserError(f"there is no {what} {number}: they go from {first} to {size - 1}{why}")
     return [number % size for number in wanted]

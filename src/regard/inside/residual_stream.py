@@ -57,14 +57,26 @@ def lens(model: LanguageModel, tokenizer: Tokenizer, text: str) -> Traced:
 
 
 @torch.inference_mode()
-def contributions(model: LanguageModel, tokenizer: Tokenizer, text: str, word: str, position: int = -1) -> Traced:
+def contributions(
+    model: LanguageModel, tokenizer: Tokenizer, text: str, word: str, position: int = -1
+) -> Traced:
     """What each part of the model adds to the score (or the probability) of a word after a position. The terms sum to it."""
     ids, token = _ids(model, tokenizer, text), _token(tokenizer, word)
     terms = model.contributions(ids, _place(position, ids), token)
     names = _names(tokenizer, ids)
-    rows = [f"{term.name} from {names[term.position]} ({term.position})" if term.position is not None else term.name for term in terms]
+    rows = [
+        f"{term.name} from {names[term.position]} ({term.position})"
+        if term.position is not None
+        else term.name
+        for term in terms
+    ]
     about = f"the {terms[0].of} of “{tokenizer.name(token)}”, by part"
-    return Traced(about, rows, [tokenizer.name(token)], torch.tensor([[term.value] for term in terms], dtype=torch.float64))
+    return Traced(
+        about,
+        rows,
+        [tokenizer.name(token)],
+        torch.tensor([[term.value] for term in terms], dtype=torch.float64),
+    )
 
 
 @torch.inference_mode()
@@ -75,7 +87,9 @@ def sweep(model: LanguageModel, tokenizer: Tokenizer, text: str, other: str, wor
     """
     ids, others = _ids(model, tokenizer, text), _ids(model, tokenizer, other)
     if ids.shape != others.shape:
-        raise UserError(f"the texts have {ids.shape[1]} and {others.shape[1]} tokens; a sweep needs the same number in both")
+        raise UserError(
+            f"the texts have {ids.shape[1]} and {others.shape[1]} tokens; a sweep needs the same number in both"
+        )
     names, token = _layers(model), _token(tokenizer, word)
     look = Look(names)
     model.read_from_start(others, look=look)
@@ -84,7 +98,9 @@ def sweep(model: LanguageModel, tokenizer: Tokenizer, text: str, other: str, wor
     for row, name in enumerate(names):
         for place in range(ids.shape[1]):
             patched = Look(changes={name: partial(_patch, look.values[name], place)})
-            change_LT[row, place] = model.read_from_start(ids, look=patched)[0].log_probs()[0, -1, token] - plain
+            change_LT[row, place] = (
+                model.read_from_start(ids, look=patched)[0].log_probs()[0, -1, token] - plain
+            )
     about = f"change of log P(“{tokenizer.name(token)}”) when a state is taken from the other text"
     return Traced(about, names, _names(tokenizer, ids), change_LT)
 
@@ -102,7 +118,9 @@ def _patch(taken: Tensor, place: int, tensor: Tensor, _: Place) -> Tensor:
 def _layers(model: LanguageModel) -> list[str]:
     names = model.layer_sites()
     if not names:
-        raise UserError(f"{model.family} has no layers whose states could take the place of the last one's; give --word WORD")
+        raise UserError(
+            f"{model.family} has no layers whose states could take the place of the last one's; give --word WORD"
+        )
     return names
 
 

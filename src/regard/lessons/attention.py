@@ -26,18 +26,28 @@ def _row(vectors: Tensor | tuple) -> Tensor:
     return torch.as_tensor(vectors, dtype=torch.float64)[None, None]
 
 
-def _weigh(query_QD: Tensor, key_KD: Tensor, mask: Mask = everything, base: float = math.e, score: Score | None = None) -> Tensor:
-    return weigh(_row(query_QD), _row(key_KD), score=score or Dot(), mask=mask, normalise=softmax_base(base))[0, 0]
+def _weigh(
+    query_QD: Tensor,
+    key_KD: Tensor,
+    mask: Mask = everything,
+    base: float = math.e,
+    score: Score | None = None,
+) -> Tensor:
+    return weigh(_row(query_QD), _row(key_KD), score=score or Dot(), mask=mask, normalise=softmax_base(base))[
+        0, 0
+    ]
 
 
 def average_of(sequence: str, embedding_VD: Tensor) -> Tensor:
     """What the deep averaging network makes of the letters."""
-    dan = Dan(len(embedding_VD), Dan.Config(lookback=0, layers=1, width=embedding_VD.shape[1])).double().eval()
+    dan = (
+        Dan(len(embedding_VD), Dan.Config(lookback=0, layers=1, width=embedding_VD.shape[1])).double().eval()
+    )
     with torch.no_grad():
         dan.embedding.weight[: len(embedding_VD)] = embedding_VD
         look = Look(["average"])
-        dan(torch.tensor([letters(sequence)]), look=look)
-    return look.seen["average"][0, -1]
+        dan.read_from_start(torch.tensor([letters(sequence)]), look=look)
+    return look.values["average"][0, -1]
 
 
 def letters(sequence: str) -> list[int]:
@@ -68,7 +78,10 @@ def attention(sequence: str = "AABA", q: tuple[float, ...] = (0.0, 1.0), base: f
                 f"Softmax and output, {name}",
                 f"a_i = b^s_i / sum_j b^s_j, b = {number:g};  output = sum_i a_i e_i",
                 "",
-                {f"weights in {name}": numbers(weights_QK[0]), f"output in {name}": numbers((weights_QK @ key_KD)[0])},
+                {
+                    f"weights in {name}": numbers(weights_QK[0]),
+                    f"output in {name}": numbers((weights_QK @ key_KD)[0]),
+                },
                 grid(numbers(weights_QK), ["q"], list(sequence)),
             )
         )
@@ -91,7 +104,9 @@ def attention(sequence: str = "AABA", q: tuple[float, ...] = (0.0, 1.0), base: f
 
 
 def scores(
-    q: tuple[float, ...] = (1.0, 2.0), k: tuple[float, ...] = (3.0, -1.0), widths: tuple[float, ...] = (2.0, 8.0, 32.0, 128.0, 512.0)
+    q: tuple[float, ...] = (1.0, 2.0),
+    k: tuple[float, ...] = (3.0, -1.0),
+    widths: tuple[float, ...] = (2.0, 8.0, 32.0, 128.0, 512.0),
 ) -> list[Step]:
     """Four score functions on the same vectors, and why the dot product is scaled."""
     need(len(q) == len(k), f"q and k need as many numbers; they have {len(q)} and {len(k)}")
@@ -121,14 +136,20 @@ def scores(
                 "entropy of softmax of dot": [one[2] for one in measured],
                 "entropy of softmax of scaled dot": [one[3] for one in measured],
             },
-            grid([list(one) for one in measured], [f"d={int(width)}" for width in widths], ["dot", "scaled", "entropy", "scaled's"]),
+            grid(
+                [list(one) for one in measured],
+                [f"d={int(width)}" for width in widths],
+                ["dot", "scaled", "entropy", "scaled's"],
+            ),
         ),
     ]
 
 
 def _spread(width: int) -> tuple[float, float, float, float]:
     generator = torch.Generator().manual_seed(width)
-    query, key = (torch.randn(1, 1, count, width, generator=generator, dtype=torch.float64) for count in (64, 64))
+    query, key = (
+        torch.randn(1, 1, count, width, generator=generator, dtype=torch.float64) for count in (64, 64)
+    )
     found = []
     for score in (Dot(), ScaledDot()):
         values = score(query, key)
@@ -151,7 +172,9 @@ def scores_of(weights: tuple[tuple[float, ...], ...]) -> Tensor:
     return torch.tensor(weights, dtype=torch.float64).log().clamp(min=FAR_BELOW)
 
 
-def self_attention(sentence: str = "I love you a lot", weights: tuple[tuple[float, ...], ...] = FIVE, heads: int = 3) -> list[Step]:
+def self_attention(
+    sentence: str = "I love you a lot", weights: tuple[tuple[float, ...], ...] = FIVE, heads: int = 3
+) -> list[Step]:
     """Every word looks at every other: without parameters, with the lecture's 5 x 5 matrix, and in several heads."""
     words, count = sentence.split(), len(weights)
     need(len(weights[0]) == count, "the weights need as many columns as rows")
@@ -159,7 +182,12 @@ def self_attention(sentence: str = "I love you a lot", weights: tuple[tuple[floa
         raise UserError(f"the sentence has {len(words)} words and the weights {count} rows: give as many")
     torch.manual_seed(1)
     model = (
-        Transformer(count, Transformer.Config(layers=1, width=4, heads=1, context=count, projections="none", positions="none"))
+        Transformer(
+            count,
+            Transformer.Config(
+                layers=1, width=4, heads=1, context=count, projections="none", positions="none"
+            ),
+        )
         .double()
         .eval()
     )
@@ -170,10 +198,14 @@ def self_attention(sentence: str = "I love you a lot", weights: tuple[tuple[floa
     chosen = _weigh(scores_of(weights), keys)
     nobel = ["Nobel", "committee", "awards", "Strickland", "who", "advanced", "optics"]
     many = heads
-    wide = Transformer(len(nobel), Transformer.Config(layers=1, width=4 * many, heads=many, context=9)).double().eval()
+    wide = (
+        Transformer(len(nobel), Transformer.Config(layers=1, width=4 * many, heads=many, context=9))
+        .double()
+        .eval()
+    )
     look = Look(["layer0.attention", "layer0.heads", "layer0.attended"])
     with torch.no_grad():
-        wide(torch.arange(len(nobel))[None], look=look)
+        wide.read_from_start(torch.arange(len(nobel))[None], look=look)
     return [
         Step(
             "Without parameters",
@@ -194,16 +226,18 @@ def self_attention(sentence: str = "I love you a lot", weights: tuple[tuple[floa
             "head_h = softmax(Q_h K_h^T / sqrt(d_k)) V_h; joined, then projected",
             f"'{' '.join(nobel)}' in {many} heads: as many maps (causal); what they mix is joined and projected.",
             {
-                "maps": list(look.seen["layer0.attention"]().shape[1:]),
-                "mixed": list(look.seen["layer0.heads"].shape[1:]),
-                "projected": list(look.seen["layer0.attended"].shape[1:]),
-                "first head": numbers(look.seen["layer0.attention"]()[0, 0]),
+                "maps": list(look.maps["layer0.attention"]().shape[1:]),
+                "mixed": list(look.values["layer0.heads"].shape[1:]),
+                "projected": list(look.values["layer0.attended"].shape[1:]),
+                "first head": numbers(look.maps["layer0.attention"]()[0, 0]),
             },
         ),
     ]
 
 
-def masking(weights: tuple[tuple[float, ...], ...] = ((1.0, 0.0, 0.0), (0.3, 0.7, 0.0), (0.3, 0.5, 0.2))) -> list[Step]:
+def masking(
+    weights: tuple[tuple[float, ...], ...] = ((1.0, 0.0, 0.0), (0.3, 0.7, 0.0), (0.3, 0.5, 0.2)),
+) -> list[Step]:
     """A language model may not see the next word: the mask, all rows at once, and what cheating would look like."""
     count = len(weights)
     need(len(weights[0]) == count > 1, "the weights need as many columns as rows, two at the least")
@@ -212,7 +246,13 @@ def masking(weights: tuple[tuple[float, ...], ...] = ((1.0, 0.0, 0.0), (0.3, 0.7
     once = attend(_row(queries), _row(keys), _row(values), score=Dot(), mask=causal)[0, 0]
     alone = torch.cat(
         [
-            attend(_row(queries[t : t + 1]), _row(keys[: t + 1]), _row(values[: t + 1]), score=Dot(), mask=everything)[0, 0]
+            attend(
+                _row(queries[t : t + 1]),
+                _row(keys[: t + 1]),
+                _row(values[: t + 1]),
+                score=Dot(),
+                mask=everything,
+            )[0, 0]
             for t in range(count)
         ]
     )
@@ -221,8 +261,10 @@ def masking(weights: tuple[tuple[float, ...], ...] = ((1.0, 0.0, 0.0), (0.3, 0.7
     losses = {}
     for name, mask in (("future hidden", causal), ("future seen", everything)):
         seen = attend(_row(ask), _row(keys), _row(values), score=Dot(), mask=mask)[0]
-        prediction = SoftmaxPrediction(seen[:, :-1] * 20, torch.eye(count, dtype=torch.float64), torch.zeros(count, dtype=torch.float64))
-        losses[name] = float(prediction.loss(torch.arange(1, count)[None]))
+        prediction = SoftmaxPrediction(
+            seen[:, :-1] * 20, torch.eye(count, dtype=torch.float64), torch.zeros(count, dtype=torch.float64)
+        )
+        losses[name] = float(prediction.nll(torch.arange(1, count)[None]).mean())
     return [
         Step(
             "The mask",
@@ -257,17 +299,32 @@ def positions(first: str = "Jack gave water to Jill", second: str = "Jill gave w
     """Self-attention is set to set: without positions two sentences of the same words look the same."""
     one, two = first.split(), second.split()
     vocabulary = sorted(set(one + two))
-    need(sorted(one) == sorted(two) and one != two and len(one) <= 16, "give two sentences of the same words in another order, at most 16")
+    need(
+        sorted(one) == sorted(two) and one != two and len(one) <= 16,
+        "give two sentences of the same words in another order, at most 16",
+    )
     torch.manual_seed(1)
     embedding_VD = torch.randn(len(vocabulary), 8, dtype=torch.float64)
     steps = [
-        Step("Two sentences of the same words", "{x_1, ..., x_n} -> {y_1, ..., y_n}", f"{first} / {second}", {"words": len(vocabulary)})
+        Step(
+            "Two sentences of the same words",
+            "{x_1, ..., x_n} -> {y_1, ..., y_n}",
+            f"{first} / {second}",
+            {"words": len(vocabulary)},
+        )
     ]
     for name in ("none", "index", "onehot", "sinusoidal", "learned", "rotary"):
         with torch.no_grad():
-            outputs = [_placed(name, torch.stack([embedding_VD[vocabulary.index(word)] for word in words])) for words in (one, two)]
+            outputs = [
+                _placed(name, torch.stack([embedding_VD[vocabulary.index(word)] for word in words]))
+                for words in (one, two)
+            ]
         difference = max(float((row - outputs[1]).abs().amax(1).min()) for row in outputs[0])
-        says = "The same set of outputs: order is not seen." if name == "none" else "Another set of outputs: order is seen."
+        says = (
+            "The same set of outputs: order is not seen."
+            if name == "none"
+            else "Another set of outputs: order is seen."
+        )
         steps.append(
             Step(
                 f"positions: {name}",
@@ -288,7 +345,11 @@ def _picture(name: str, words: list[str]) -> str:
     angles = kind.angles(position_BT)
     nothing_BTD = torch.zeros(1, len(words), 8, dtype=torch.float64)
     with torch.no_grad():
-        drawn = kind.place(nothing_BTD, position_BT)[0, :, -16:] if angles is None else angles[0].reshape(len(words), -1)
+        drawn = (
+            kind.place(nothing_BTD, position_BT)[0, :, -16:]
+            if angles is None
+            else angles[0].reshape(len(words), -1)
+        )
     return "" if name == "none" else shaded(numbers(drawn), words)
 
 

@@ -11,12 +11,19 @@ import torch
 from regard.errors import UserError
 from regard.lessons.attention import _row, scores_of
 from regard.lessons.lesson import Step, grid, numbers
+from regard.machine.device import choose_machine
+from regard.models import family_class
 from regard.models.predictions import CopyPrediction, SoftmaxPrediction
 from regard.parts.attention import beside, weigh
 from regard.parts.masks import everything
 from regard.parts.scores import Dot
 from regard.parts.senses import topic_evidence, weave
+from regard.probabilities.translation import translate
 from regard.tokens.choose import TokenOptions, train_tokenizer
+from regard.training.loop import descend
+from regard.training.options import read_options
+from regard.training.task import nobody
+from regard.training.tasks import make_task
 
 TEXT = "Fed Chair Janet Yellen raised rates . Ms."
 
@@ -25,20 +32,26 @@ def copying(text: str = TEXT, word: str = "Yellen", match: float = 4.0, sentinel
     """What comes after "Ms."? A softmax that never saw the name, a pointer that points at it, their average, and a gate."""
     words = text.split()
     if word not in words:
-        raise UserError(f"{word!r} does not stand in the text, so it cannot be copied; choose one of its words")
+        raise UserError(
+            f"{word!r} does not stand in the text, so it cannot be copied; choose one of its words"
+        )
     tokenizer, _ = train_tokenizer([text], TokenOptions(tokens="word"))
     ids = torch.tensor([tokenizer.prompt(text)])
     (token,) = tokenizer.prompt(word)
-    size = tokenizer.size
+    size, places = tokenizer.size, torch.arange(len(words))[None]
     vocabulary = SoftmaxPrediction(
-        torch.zeros(1, 1, 1, dtype=torch.float64), torch.zeros(size, 1, dtype=torch.float64), torch.zeros(size, dtype=torch.float64)
+        torch.zeros(1, 1, 1, dtype=torch.float64),
+        torch.zeros(size, 1, dtype=torch.float64),
+        torch.zeros(size, dtype=torch.float64),
     )
     scores_1T = torch.tensor([[match if one == word else 0.0 for one in words]], dtype=torch.float64)
     keys = torch.eye(len(words), dtype=torch.float64)
     pointer = weigh(_row(scores_1T), _row(keys), score=Dot(), mask=everything)[0]
-    gated = weigh(_row(scores_1T), _row(keys), score=Dot(), mask=everything, normalise=beside(_row(((sentinel,),))))[0]
-    average = CopyPrediction(vocabulary, pointer / 2, ids, size)
-    gate = CopyPrediction(vocabulary, gated[:, :, :-1], ids, size)
+    gated = weigh(
+        _row(scores_1T), _row(keys), score=Dot(), mask=everything, normalise=beside(_row(((sentinel,),)))
+    )[0]
+    average = CopyPrediction(vocabulary, pointer / 2, ids, places, size)
+    gate = CopyPrediction(vocabulary, gated[:, :, :-1], ids, places, size)
 
     def chance(prediction) -> float:
         return float(prediction.log_probs()[0, 0, token].exp())
@@ -67,7 +80,11 @@ def copying(text: str = TEXT, word: str = "Yellen", match: float = 4.0, sentinel
             "A gate",
             "a sentinel stands in the same softmax; its weight g goes to the vocabulary",
             "",
-            {"gate": float(gate.rest_BT[0, 0]), "gated": chance(gate), "sum of gated": float(gate.log_probs().exp().sum())},
+            {
+                "gate": float(gate.rest_BT[0, 0]),
+                "gated": chance(gate),
+                "sum of gated": float(gate.log_probs().exp().sum()),
+            },
         ),
     ]
 
@@ -88,7 +105,9 @@ def backpack(sentence: str = "That trick was sick", other: str = "That surgery w
         words = text.lower().split()
         unknown = [word for word in words if word not in SENSES]
         if unknown or not words:
-            raise UserError(f"no senses for {' '.join(unknown) or 'nothing'}; the words are: {', '.join(SENSES)}")
+            raise UserError(
+                f"no senses for {' '.join(unknown) or 'nothing'}; the words are: {', '.join(SENSES)}"
+            )
         senses_TLD = torch.tensor([SENSES[word] for word in words], dtype=torch.float64)
         alpha_TL, query_TL = topic_evidence(senses_TLD, topics=2)
         weights_LTT = torch.diag_embed(alpha_TL.T)  # alpha_{l,i,j} = 0 for j != i
@@ -126,18 +145,29 @@ def backpack(sentence: str = "That trick was sick", other: str = "That surgery w
 def translation(
     source: str = "I love you a lot",
     target: str = "Te amo mucho",
-    weights: tuple[tuple[float, ...], ...] = ((0.0, 0.0, 1.0, 0.0, 0.0), (0.25, 0.75, 0.0, 0.0, 0.0), (0.0, 0.0, 0.0, 0.5, 0.5)),
+    weights: tuple[tuple[float, ...], ...] = (
+        (0.0, 0.0, 1.0, 0.0, 0.0),
+        (0.25, 0.75, 0.0, 0.0, 0.0),
+        (0.0, 0.0, 0.0, 0.5, 0.5),
+    ),
     steps: int = 700,
 ) -> list[Step]:
     """Different lengths and another order: each target word is a mixture of source words; and what a small trained model looks at."""
     one, two = source.split(), target.split()
     if (len(two), len(one)) != (len(weights), len(weights[0])):
-        raise UserError(f"{len(two)} target words and {len(one)} source words need as many rows and columns of weights")
-    mixed = weigh(_row(scores_of(weights)), _row(torch.eye(len(one), dtype=torch.float64)), score=Dot(), mask=everything)[0, 0]
+        raise UserError(
+            f"{len(two)} target words and {len(one)} source words need as many rows and columns of weights"
+        )
+    mixed = weigh(
+        _row(scores_of(weights)), _row(torch.eye(len(one), dtype=torch.float64)), score=Dot(), mask=everything
+    )[0, 0]
     easy = ["The", "dog", "ran", "really", "fast"], ["El", "perro", "corrió", "muy", "rápido"]
-    straight = weigh(_row(100 * torch.eye(5, dtype=torch.float64)), _row(torch.eye(5, dtype=torch.float64)), score=Dot(), mask=everything)[
-        0, 0
-    ]
+    straight = weigh(
+        _row(100 * torch.eye(5, dtype=torch.float64)),
+        _row(torch.eye(5, dtype=torch.float64)),
+        score=Dot(),
+        mask=everything,
+    )[0, 0]
     said, found, names = _trained(source, steps)
     return [
         Step(
@@ -165,10 +195,15 @@ def translation(
 
 
 def _trained(source: str, steps: int) -> tuple[list[str], list[list[float]], list[str]]:
-    from regard.runs.training import train
-    from regard.runs.translations import translate
-
+    """What a small translator says after some steps on the built-in pairs, and where it looks."""
+    family = family_class("recurrent-translator")
+    options = read_options(family, {"steps": steps, "evaluate_every": steps, "precision": "fp32"})
+    task = make_task(family, options)
+    torch.manual_seed(1)
+    model = task.make(family, options.model)
+    assert options.training is not None
+    assert task.source_tokenizer is not None
     with tempfile.TemporaryDirectory() as folder:
-        run = train("recurrent-translator", out=str(Path(folder) / "run"), steps=steps, evaluate_every=steps).run
-        best = translate(run, source)[0][0]
+        descend(model, task, options.training, 1, Path(folder), choose_machine("fp32"), nobody)
+    ((best, *_),) = translate(model.cpu().eval(), task.source_tokenizer, task.tokenizer, [source])
     return best.tokens, numbers(best.attention["attention"][0]), best.source_tokens

@@ -7,14 +7,17 @@ import torch
 
 from regard.lessons.lesson import Step, need
 from regard.models.ngram import Ngram
-from regard.probabilities.decoder import Sampling, generate
+from regard.probabilities.decoder import generate
+from regard.probabilities.sampling import Sampling
 from regard.tokens.choose import TokenOptions, train_tokenizer
 from regard.tokens.words import WordTokenizer
 
 SENTENCES = ("students opened their books", "students opened their exams", "people walked their dog")
 
 
-def counting(sentences: tuple[str, ...] = SENTENCES, context: str = "their", unseen: str = "silent") -> list[Step]:
+def counting(
+    sentences: tuple[str, ...] = SENTENCES, context: str = "their", unseen: str = "silent"
+) -> list[Step]:
     """n-grams from a few sentences: count, normalise, meet a pair never seen, smooth, and write."""
     text = "\n".join([*sentences, unseen])
     tokenizer, encoded = train_tokenizer([text], TokenOptions(tokens="word", document="line"))
@@ -26,21 +29,28 @@ def counting(sentences: tuple[str, ...] = SENTENCES, context: str = "their", uns
         "Kneser-Ney": {"smoothing": "kneser-ney"},
     }.items():
         models[name] = Ngram(tokenizer.size, Ngram.Config(order=2, **options)).eval()  # type: ignore[arg-type]
-        models[name].fit(encoded, lambda model: None)
-    need(context in {word for sentence in sentences for word in sentence.split()}, f"{context!r} stands in none of the sentences")
+        models[name].fit(encoded)
+    need(
+        context in {word for sentence in sentences for word in sentence.split()},
+        f"{context!r} stands in none of the sentences",
+    )
     pairs = {pair for sentence in sentences for pair in pairwise(sentence.split())}
-    need((context, unseen) not in pairs, f"{context!r} is followed by {unseen!r} in the sentences: choose a word that never comes after it")
+    need(
+        (context, unseen) not in pairs,
+        f"{context!r} is followed by {unseen!r} in the sentences: choose a word that never comes after it",
+    )
     ids = [tokenizer.start, *tokenizer.prompt(context)]
 
     def after(name: str) -> dict[str, float]:
-        log_probs_V = models[name](torch.tensor([ids]))[0].log_probs()[0, -1]
+        log_probs_V = models[name].read_from_start(torch.tensor([ids]))[0].log_probs()[0, -1]
         return {tokenizer.name(token): math.exp(value) for token, value in enumerate(log_probs_V.tolist())}
 
     counted = after("counted")
     (word,) = tokenizer.prompt(unseen)
     prompt = [tokenizer.start, *tokenizer.prompt(sentences[0].split()[0])]
-    said = generate(models["counted"], [prompt], 8, tokenizer.end, Sampling(temperature=1), torch.Generator().manual_seed(1))
-    written = tokenizer.decode([*prompt[1:], *(int(token) for token in said)]).strip()
+    counts = models["counted"]
+    steps = generate(counts, counts.begin(1), [prompt], 8, tokenizer.end, Sampling(), seed=1)
+    written = tokenizer.decode([*prompt[1:], *(int(step.token_B) for step in steps)]).strip()
     return [
         Step(
             "Count and normalise",
@@ -58,7 +68,13 @@ def counting(sentences: tuple[str, ...] = SENTENCES, context: str = "their", uns
             "Smoothing",
             "(count(v w) + 1) / (count(v) + V);  Kneser-Ney: max(count - D, 0) / count(v) + backoff(v) P(w)",
             "Some of the probability goes to what was never seen; all of it still sums to 1.",
-            {name: after(name)[tokenizer.name(word)] for name in ("add 1", "Kneser-Ney")} | {"sum": sum(after("Kneser-Ney").values())},
+            {name: after(name)[tokenizer.name(word)] for name in ("add 1", "Kneser-Ney")}
+            | {"sum": sum(after("Kneser-Ney").values())},
         ),
-        Step("Generate", "w ~ P(w | v), again and again", f"From the counts: {written!r}.", {"length": len(written.split())}),
+        Step(
+            "Generate",
+            "w ~ P(w | v), again and again",
+            f"From the counts: {written!r}.",
+            {"length": len(written.split())},
+        ),
     ]

@@ -48,7 +48,10 @@ class Lesson:
             "lesson": self.name,
             "about": self.about,
             "inputs": self.inputs,
-            "steps": [{"title": step.title, "formula": step.formula, "says": step.says, "values": step.values} for step in self.steps],
+            "steps": [
+                {"title": step.title, "formula": step.formula, "says": step.says, "values": step.values}
+                for step in self.steps
+            ],
         }
 
     def value(self, name: str) -> Any:
@@ -66,7 +69,10 @@ def grid(values: list[list[float]], rows: list[str], columns: list[str]) -> str:
     width = max(7, *(len(name) + 1 for name in columns))
     side = max(map(len, rows))
     lines = [" " * side + "".join(f"{name:>{width}}" for name in columns)]
-    lines += [f"{name:<{side}}" + "".join(f"{value:{width}.3f}" for value in row) for name, row in zip(rows, values, strict=True)]
+    lines += [
+        f"{name:<{side}}" + "".join(f"{value:{width}.3f}" for value in row)
+        for name, row in zip(rows, values, strict=True)
+    ]
     return "\n".join(lines)
 
 
@@ -99,10 +105,10 @@ def inputs_of(name: str) -> dict[str, Any]:
     return {one: parameter.default for one, parameter in inspect.signature(find(name)).parameters.items()}
 
 
-def lesson(name: str, **inputs: Any) -> Lesson:
+def run_lesson(name: str, **inputs: Any) -> Lesson:
     """Run a lesson, with other inputs where they are given.
 
-    >>> lesson("attention").value("output in base 3")
+    >>> run_lesson("attention").value("output in base 3")
     [0.5, 0.5]
     """
     chosen = inputs_of(name)
@@ -176,4 +182,6 @@ def _example(value: Any) -> str:
 
 
 def _said(name: str) -> str:
-    return f"what can be set: {', '.join(f'{one}={_example(value)}' for one, value in inputs_of(name).items())}"
+    return (
+        f"what can be set: {', '.join(f'{one}={_example(value)}' for one, value in inputs_of(name).items())}"
+    )

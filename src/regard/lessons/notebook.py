@@ -10,18 +10,34 @@ def notebook(shown: Lesson) -> str:
     """A Jupyter notebook (format 4) of one lesson, from the lesson itself."""
     inputs = ", ".join(f"{name}={value!r}" for name, value in shown.inputs.items())
     cells = [
-        _text(f"# {shown.name}\n\n{shown.about}\n\nChange an input and run again: {', '.join(inputs_of(shown.name))}."),
-        _code(f"from regard.lessons.lesson import lesson\n\nshown = lesson({shown.name!r}{', ' + inputs if inputs else ''})"),
+        _text(
+            f"# {shown.name}\n\n{shown.about}\n\nChange an input and run again: {', '.join(inputs_of(shown.name))}."
+        ),
+        _code(
+            f"from regard.lessons.lesson import lesson\n\nshown = lesson({shown.name!r}{', ' + inputs if inputs else ''})"
+        ),
     ]
     for number, step in enumerate(shown.steps):
         cells.append(_text(f"## {step.title}\n\n`{step.formula}`\n\n{step.says}"))
         cells.append(_code(f"step = shown.steps[{number}]\nprint(step.picture)\nstep.values"))
     meta = {"kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"}}
-    return json.dumps({"cells": cells, "metadata": meta, "nbformat": 4, "nbformat_minor": 5}, indent=1, ensure_ascii=False) + "\n"
+    return (
+        json.dumps(
+            {"cells": cells, "metadata": meta, "nbformat": 4, "nbformat_minor": 5},
+            indent=1,
+            ensure_ascii=False,
+        )
+        + "\n"
+    )
 
 
 def _text(source: str) -> dict[str, Any]:
-    return {"cell_type": "markdown", "id": f"t{abs(hash_of(source)):x}"[:12], "metadata": {}, "source": source}
+    return {
+        "cell_type": "markdown",
+        "id": f"t{abs(hash_of(source)):x}"[:12],
+        "metadata": {},
+        "source": source,
+    }
 
 
 def _code(source: str) -> dict[str, Any]:

@@ -19,7 +19,9 @@ def averaging(sequence: str = "AABA") -> list[Step]:
     """The deep averaging network: what was read, not where."""
     embedding = torch.eye(2, dtype=torch.float64)
     letters(sequence)
-    turned = [sequence[turn:] + sequence[:turn] for turn in range(len(sequence))]  # every letter comes first once
+    turned = [
+        sequence[turn:] + sequence[:turn] for turn in range(len(sequence))
+    ]  # every letter comes first once
     orders = sorted({*turned, *(order[::-1] for order in turned)})
     outputs = [numbers(average_of(order, embedding)) for order in orders]
     return [
@@ -39,7 +41,9 @@ def averaging(sequence: str = "AABA") -> list[Step]:
 
 
 def recurrence(
-    sentence: str = "students opened their books", width: int = 3, gates: tuple[float, ...] = (1.0, 0.0, 0.0, 0.5)
+    sentence: str = "students opened their books",
+    width: int = 3,
+    gates: tuple[float, ...] = (1.0, 0.0, 0.0, 0.5),
 ) -> list[Step]:
     """The RNN: one vector carries all that was read; how losses are averaged; gradients through time; gates."""
     torch.manual_seed(1)
@@ -48,15 +52,22 @@ def recurrence(
     model = Rnn(tokenizer.size, Rnn.Config(layers=1, width=width, dropout=0.0)).double().eval()
     rows = [tokenizer.prompt(line) for line in lines]
     words = sentence.split()
-    need(len(words) > 1, "give a sentence of two words at the least: the first is given, the others are predicted")
+    need(
+        len(words) > 1,
+        "give a sentence of two words at the least: the first is given, the others are predicted",
+    )
     look = Look(["hidden", "embedding"])
     ids = torch.tensor([rows[0]])
-    prediction, _ = model(ids, look=look)
-    losses = prediction.nll(torch.tensor([[*rows[0][1:], -1]]))[0, :-1]  # the first word is given, and there is no end mark
+    prediction, _ = model.read_from_start(ids, look=look)
+    losses = prediction.nll(torch.tensor([[*rows[0][1:], -1]]))[
+        0, :-1
+    ]  # the first word is given, and there is no end mark
     longest = max(map(len, rows))
     tokens = torch.tensor([row + [tokenizer.padding] * (longest - len(row)) for row in rows])
     targets = torch.tensor([[*row[1:], -1] + [-1] * (longest - len(row)) for row in rows])
-    embedded = look.seen["embedding"]
+    batch, _ = model.read_from_start(tokens)
+    batch_loss, weight = batch.loss(targets)
+    embedded = look.values["embedding"]
     loss = prediction.nll(torch.tensor([[-1] * (len(rows[0]) - 2) + [rows[0][-1], -1]])).sum()
     (gradient,) = torch.autograd.grad(loss, embedded, retain_graph=True)
     return [
@@ -64,8 +75,8 @@ def recurrence(
             "Reading",
             "h_i = tanh(W w_i + V h_{i-1})",
             "The same weights at every step; each state is made of the word and the state before.",
-            {"h": numbers(look.seen["hidden"][0])},
-            grid(numbers(look.seen["hidden"][0]), words, [f"h{n}" for n in range(width)]),
+            {"h": numbers(look.values["hidden"][0])},
+            grid(numbers(look.values["hidden"][0]), words, [f"h{n}" for n in range(width)]),
         ),
         Step(
             "The loss of a sentence",
@@ -78,9 +89,10 @@ def recurrence(
             "the average over all tokens of all sentences",
             " / ".join(lines),
             {
-                "loss of the batch": float(model(tokens)[0].loss(targets).detach()),
+                "loss of the batch": float(batch_loss.detach() / weight),
                 "losses of the batch": [
-                    row[: len(words) - 1] for row, words in zip(numbers(model(tokens)[0].nll(targets)), rows, strict=True)
+                    row[: len(words) - 1]
+                    for row, words in zip(numbers(batch.nll(targets)), rows, strict=True)
                 ],
             },
         ),
@@ -103,7 +115,11 @@ def _powers() -> Step:
         "Powers of a matrix shrink or blow up with its largest eigenvalue: forgetting, or exploding.",
         {
             f"eigenvalue {value}": [
-                float(torch.linalg.matrix_norm(torch.linalg.matrix_power(value * torch.eye(2, dtype=torch.float64), k), 2))
+                float(
+                    torch.linalg.matrix_norm(
+                        torch.linalg.matrix_power(value * torch.eye(2, dtype=torch.float64), k), 2
+                    )
+                )
                 for k in (1, 10, 50)
             ]
             for value in (0.9, 1.0, 1.1)
@@ -128,7 +144,11 @@ def _gated(gates: tuple[float, ...]) -> Step:
         "The LSTM's gates",
         "c_i = f * c_{i-1} + i * g",
         "A gate decides for each part of the vector what is kept; here nothing new comes in.",
-        {"cell before": numbers(cell[0, 0]), "forget gate": list(gates), "cell after": numbers(after.cell_BLD[0, 0])},
+        {
+            "cell before": numbers(cell[0, 0]),
+            "forget gate": list(gates),
+            "cell after": numbers(after.cell_BLD[0, 0]),
+        },
     )
 
 
@@ -138,11 +158,16 @@ def attentive(sentence: str = "the students opened their books unwillingly", wid
     words = sentence.split()
     tokenizer, _ = train_tokenizer([sentence], TokenOptions(tokens="word", document="line"))
     model = (
-        Attentive(tokenizer.size, Attentive.Config(layers=1, width=width, lookback=len(words), score="dot", dropout=0.0)).double().eval()
+        Attentive(
+            tokenizer.size,
+            Attentive.Config(layers=1, width=width, lookback=len(words), score="dot", dropout=0.0),
+        )
+        .double()
+        .eval()
     )
     look = Look(["hidden", "attention", "context"])
-    prediction, _ = model(torch.tensor([tokenizer.prompt(sentence)]), look=look)
-    weights_TT = look.seen["attention"]()[0, 0]
+    prediction, _ = model.read_from_start(torch.tensor([tokenizer.prompt(sentence)]), look=look)
+    weights_TT = look.maps["attention"]()[0, 0]
     counts = (weights_TT > 0).sum(1).tolist()
     chances = prediction.log_probs()[0, -1].exp()
     return [
@@ -157,12 +182,19 @@ def attentive(sentence: str = "the students opened their books unwillingly", wid
             "The weighted average",
             "c_i = sum_j a_ij h_j",
             "What it found there.",
-            {"hidden": numbers(look.seen["hidden"][0, -1]), "context": numbers(look.seen["context"][0, -1])},
+            {
+                "hidden": numbers(look.values["hidden"][0, -1]),
+                "context": numbers(look.values["context"][0, -1]),
+            },
         ),
         Step(
             "Join and predict",
             "P(w) = softmax(U tanh(W [h_i; c_i]))",
             "State and context side by side, then one softmax over the vocabulary.",
-            {"joined width": 2 * width, "vocabulary": tokenizer.size, "sum of probabilities": float(chances.detach().sum())},
+            {
+                "joined width": 2 * width,
+                "vocabulary": tokenizer.size,
+                "sum of probabilities": float(chances.detach().sum()),
+            },
         ),
     ]

@@ -27,11 +27,15 @@ def only_writer(folder: Path) -> Iterator[None]:
     try:
         lock.acquire(timeout=0)
     except Timeout:
-        raise Busy(f"{folder}: another process is writing into this folder; wait for it or choose another --out") from None
+        raise Busy(
+            f"{folder}: another process is writing into this folder; wait for it or choose another --out"
+        ) from None
     try:
         yield
     finally:
-        (folder / LOCK).unlink(missing_ok=True)  # while it is held: filelock notices a file that is no longer there
+        (folder / LOCK).unlink(
+            missing_ok=True
+        )  # while it is held: filelock notices a file that is no longer there
         lock.release()
 
 
@@ -54,7 +58,9 @@ def write_tensors(tensors: Mapping[str, torch.Tensor], path: Path) -> None:
     try:
         save_file({name: tensor.contiguous() for name, tensor in tensors.items()}, path)
     except SafetensorError as error:
-        raise MachineError(f"{path.name} could not be written ({error}): free some room or write elsewhere with --out") from None
+        raise MachineError(
+            f"{path.name} could not be written ({error}): free some room or write elsewhere with --out"
+        ) from None
 
 
 def file_hash(path: Path) -> str:

@@ -54,7 +54,10 @@ class Attentive(LanguageModel):
         "learning_rate": 0.003,
         "weight_decay": 0.02,
     }
-    batch_tokens, row_tokens = 1 << 12, 1 << 8  # every state of a call is compared with every other one, visible or not
+    batch_tokens, row_tokens = (
+        1 << 12,
+        1 << 8,
+    )  # every state of a call is compared with every other one, visible or not
 
     @dataclass(frozen=True, kw_only=True)
     class Config:
@@ -102,7 +105,9 @@ class Attentive(LanguageModel):
         hidden, cell = self.recurrence.begin(int(given))
         zeros_B = torch.zeros(len(hidden), dtype=torch.long, device=hidden.device)
         empty_BS = zeros_B.unsqueeze(1)[:, :0]
-        return AttentiveState(zeros_B, hidden, cell, hidden.new_zeros(len(hidden), 0, self.config.width), empty_BS, empty_BS)
+        return AttentiveState(
+            zeros_B, hidden, cell, hidden.new_zeros(len(hidden), 0, self.config.width), empty_BS, empty_BS
+        )
 
     def forward(
         self, tokens_BT: Tensor, state: AttentiveState, look: Look | None = None, padded: Padded = "anywhere"
@@ -123,14 +128,20 @@ class Attentive(LanguageModel):
         copied_BTK = None
         if self.copier is None:
             past_B1KD = past_BKD.unsqueeze(1)
-            context_BTD = attend(out_BTD.unsqueeze(1), past_B1KD, past_B1KD, score=self.score, mask=mask, look=look).squeeze(1)
+            context_BTD = attend(
+                out_BTD.unsqueeze(1), past_B1KD, past_B1KD, score=self.score, mask=mask, look=look
+            ).squeeze(1)
         else:
-            copied_BTK, context_BTD = self.copier(out_BTD, past_BKD, score=self.score, mask=mask, look=look, site="attention")
+            copied_BTK, context_BTD = self.copier(
+                out_BTD, past_BKD, score=self.score, mask=mask, look=look, site="attention"
+            )
         context_BTD = at_site(look, "context", context_BTD)
 
         prediction = self._predict(packed, out_BTD, context_BTD)
         if copied_BTK is not None:
-            prediction = CopyPrediction(prediction, packed.restore(copied_BTK), token_BK, slot_BK - 1, self.vocabulary_size)
+            prediction = CopyPrediction(
+                prediction, packed.restore(copied_BTK), token_BK, slot_BK - 1, self.vocabulary_size
+            )
         end_B, keep = state.slot_BS.shape[1] + packed.length_B, min(self.config.lookback, slot_BK.shape[1])
         remembered = [newest(values, end_B, keep) for values in (past_BKD, slot_BK, token_BK)]
         return prediction, AttentiveState(state.position_B + packed.length_B, hidden, cell, *remembered)

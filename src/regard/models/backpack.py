@@ -61,23 +61,31 @@ class Backpack(LanguageModel):
             super().__post_init__()
             at_least(1, senses=self.senses)
             if self.width % self.senses:
-                raise UserError(f"`width` {self.width} cannot be divided among `senses` {self.senses}; choose a multiple")
+                raise UserError(
+                    f"`width` {self.width} cannot be divided among `senses` {self.senses}; choose a multiple"
+                )
 
     def __init__(self, vocabulary_size: int, config: Config):
         super().__init__(vocabulary_size, config)
         self.context = config.context
         self.trunk = Trunk(config)
         if self.trunk.embedding_width != config.width:
-            raise UserError(f"`positions` {config.positions} are appended to the embedding, which is a backpack's readout: choose others")
+            raise UserError(
+                f"`positions` {config.positions} are appended to the embedding, which is a backpack's readout: choose others"
+            )
         self.embedding = nn.Embedding(vocabulary_size + 2, config.width)
-        nn.init.normal_(self.embedding.weight, std=0.1)  # the senses are read out by it, without a norm in between
+        nn.init.normal_(
+            self.embedding.weight, std=0.1
+        )  # the senses are read out by it, without a norm in between
         self.senses = SenseNetwork(config.width, config.senses)
         self.project = nn.Linear(config.width, 2 * config.width)  # query and key side by side
         self.score = ScaledDot()
         self.readout = Readout(vocabulary_size, config.width, tied=True)
 
     def sites(self) -> dict[str, Site]:
-        senses = declare(values_at("senses", "BLTD")) | attention_sites("senses.attention", "BLTS")
+        names = tuple(f"sense {sense}" for sense in range(self.config.senses))
+        senses = declare(values_at("senses", "BLTD", parts=names))
+        senses |= attention_sites("senses.attention", "BLTS", parts=names)
         return self.trunk.sites() | senses | declare(values_at("features"))
 
     def layer_sites(self) -> list[str]:
@@ -95,7 +103,9 @@ class Backpack(LanguageModel):
         embedded_BTD = self.embedding(tokens_BT)
         x_BTD, where, trunk = self.trunk(embedded_BTD, tokens_BT != self.padding, state.trunk, look, padded)
         cache = (state.key_BLSE, state.senses_BLSD)
-        if self.training:  # the backward pass works the senses, L x T x D, out again: they are not kept for it
+        if (
+            self.training
+        ):  # the backward pass works the senses, L x T x D, out again: they are not kept for it
             out = checkpoint(self._sum_senses, x_BTD, embedded_BTD, where, cache, look, use_reentrant=False)
         else:
             out = self._sum_senses(x_BTD, embedded_BTD, where, cache, look)
@@ -105,19 +115,28 @@ class Backpack(LanguageModel):
         prediction = softmax = self.readout(drop(o_BTD, self.config.dropout, self.training), self.embedding)
         if used is not None:
             edited_BTD = None if o_BTD is summed_BTD else o_BTD - summed_BTD
-            prediction = SensePrediction(softmax, Terms(*used, where.slot_BS - 1, edited_BTD))
+            prediction = SensePrediction(softmax, Terms(used[0], used[1], where.slot_BS - 1, edited_BTD))
         return prediction, BackpackState(trunk.position_B, trunk, key_BLSE, senses_BLSD)
 
     def _sum_senses(
-        self, x_BTD: Tensor, embedded_BTD: Tensor, where: Where, cache: tuple[Tensor, Tensor], look: Look | None
+        self,
+        x_BTD: Tensor,
+        embedded_BTD: Tensor,
+        where: Where,
+        cache: tuple[Tensor, Tensor],
+        look: Look | None,
     ) -> tuple[Tensor, Tensor, Tensor, tuple[Tensor, Tensor] | None]:
         """(o_BTD, keys, senses, (weights, senses that were summed)): the last only outside training, to explain a prediction."""
         senses_BLTD = self.senses(embedded_BTD)
         senses_BLTD = at_site(look, "senses", senses_BLTD)
-        query_BLTE, key_BLTE = self.project(x_BTD).unflatten(2, (2, self.config.senses, -1)).permute(2, 0, 3, 1, 4)
+        query_BLTE, key_BLTE = (
+            self.project(x_BTD).unflatten(2, (2, self.config.senses, -1)).permute(2, 0, 3, 1, 4)
+        )
         key, senses, seen_key, seen_senses = remember(key_BLTE, senses_BLTD, cache, where.used)
         seen_senses = at_value(seen_senses, where.mask, look, "senses.attention")
-        weights_BLTS = weigh(query_BLTE, seen_key, score=self.score, mask=where.mask, look=look, site="senses.attention")
+        weights_BLTS = weigh(
+            query_BLTE, seen_key, score=self.score, mask=where.mask, look=look, site="senses.attention"
+        )
         used = None if self.training else (weights_BLTS, seen_senses)
         return weave(weights_BLTS.to(senses.dtype), seen_senses), key, senses, used
 
@@ -136,7 +155,7 @@ class Terms:
 class SensePrediction(Prediction):
     """A softmax whose scores are sums over senses and positions.
 
-        score_i(w) = b_w + sum_l sum_j alpha_{l,i,j} C(x_j)_l . E_w
+    score_i(w) = b_w + sum_l sum_j alpha_{l,i,j} C(x_j)_l . E_w
     """
 
     def __init__(self, softmax: SoftmaxPrediction, terms: Terms):
@@ -151,7 +170,9 @@ class SensePrediction(Prediction):
 
     def at(self, positions_BK: Tensor) -> "SensePrediction":
         terms = self.terms
-        index_BLKS = positions_BK[:, None, :, None].expand(-1, terms.weights_BLTS.shape[1], -1, terms.weights_BLTS.shape[3])
+        index_BLKS = positions_BK[:, None, :, None].expand(
+            -1, terms.weights_BLTS.shape[1], -1, terms.weights_BLTS.shape[3]
+        )
         edited_BTD = terms.edited_BTD
         if edited_BTD is not None:
             edited_BTD = edited_BTD.gather(1, positions_BK.unsqueeze(2).expand(-1, -1, edited_BTD.shape[2]))
@@ -164,7 +185,9 @@ class SensePrediction(Prediction):
         terms = list[Part]()
         for sense in range(self.terms.senses_BLSD.shape[1]):
             score_BTS = embedded_BTD @ self.terms.senses_BLSD[:, sense].transpose(1, 2)
-            terms.append(Part(f"sense {sense}", self.terms.weights_BLTS[:, sense] * score_BTS, self.terms.position_BS))
+            terms.append(
+                Part(f"sense {sense}", self.terms.weights_BLTS[:, sense] * score_BTS, self.terms.position_BS)
+            )
         if self.terms.edited_BTD is not None:
             terms.append(Part("edit", (self.terms.edited_BTD * embedded_BTD).sum(2)))
         return Parts("score", (*terms, Part("bias", self.softmax.bias_V[target_BT])))

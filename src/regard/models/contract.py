@@ -99,8 +99,13 @@ def _map(change: Callable[[Tensor], Tensor], value: Any) -> Any:
 
 def _stack_rows(tensors: Sequence[Tensor]) -> Tensor:
     sizes = [max(sizes) for sizes in zip(*(tensor.shape[1:] for tensor in tensors), strict=True)]
-    front = [[side for size, own in zip(sizes[::-1], tensor.shape[:0:-1], strict=True) for side in (size - own, 0)] for tensor in tensors]
-    return torch.cat([F.pad(tensor, pads) if any(pads) else tensor for tensor, pads in zip(tensors, front, strict=True)])
+    front = [
+        [side for size, own in zip(sizes[::-1], tensor.shape[:0:-1], strict=True) for side in (size - own, 0)]
+        for tensor in tensors
+    ]
+    return torch.cat(
+        [F.pad(tensor, pads) if any(pads) else tensor for tensor, pads in zip(tensors, front, strict=True)]
+    )
 
 
 @dataclass(frozen=True)
@@ -130,7 +135,10 @@ class Parts:
         if self.of == "score":
             return (Part(name, by_BT * (-nll_BT).exp()),)
         wide = {2: by_BT, 3: by_BT.unsqueeze(2)}
-        return tuple(Part(part.name, part.value * wide[part.value.dim()], part.column_BK, part.details) for part in self.terms)
+        return tuple(
+            Part(part.name, part.value * wide[part.value.dim()], part.column_BK, part.details)
+            for part in self.terms
+        )
 
 
 class Prediction(ABC):
@@ -155,7 +163,9 @@ class Prediction(ABC):
         chosen_BT = self.log_probs().gather(2, targets_BT.clamp(min=0).unsqueeze(2)).squeeze(2)
         return torch.where(targets_BT < 0, 0.0, -chosen_BT)
 
-    def loss(self, targets_BT: Tensor, weights_BT: Tensor | None = None, smoothing: float = 0.0) -> tuple[Tensor, Tensor]:
+    def loss(
+        self, targets_BT: Tensor, weights_BT: Tensor | None = None, smoothing: float = 0.0
+    ) -> tuple[Tensor, Tensor]:
         """(sum, weight): the weighted sum of -log P over the real targets, and the sum of the weights; for training.
 
         Sums of several batches can be added before they are divided, so accumulated batches equal one batch.
@@ -203,7 +213,9 @@ class LanguageModel(nn.Module, ABC):
     row_tokens: int = 1 << 12  # how many of them in one row, where a state is carried on
 
     context: int | None = None  # the most tokens that one window holds; None: no bound
-    given: Given | None = None  # the sentence that a state begins with; None: a state begins with a number of rows
+    given: Given | None = (
+        None  # the sentence that a state begins with; None: a state begins with a number of rows
+    )
 
     def __init__(self, vocabulary_size: int, config: Any):
         super().__init__()
@@ -269,7 +281,9 @@ class LanguageModel(nn.Module, ABC):
         """The sites that hold the states after each layer, in order, if the last one's could be replaced by any other's."""
         return []
 
-    def contributions(self, tokens_1T: Tensor, place: int, token: int, look: Look | None = None) -> list["Contribution"]:
+    def contributions(
+        self, tokens_1T: Tensor, place: int, token: int, look: Look | None = None
+    ) -> list["Contribution"]:
         """What the score (or the probability) of a token after a position is the sum of."""
         prediction, _ = self.read_from_start(tokens_1T, look=look)
         at_11, target_11 = (torch.tensor([[number]], device=tokens_1T.device) for number in (place, token))
@@ -280,7 +294,11 @@ class LanguageModel(nn.Module, ABC):
                 terms.append(Contribution(parts.of, part.name, float(part.value)))
             elif part.column_BK is not None:
                 columns = zip(part.column_BK[0].tolist(), part.value[0, 0].tolist(), strict=True)
-                terms += [Contribution(parts.of, part.name, value, position) for position, value in columns if position >= 0]
+                terms += [
+                    Contribution(parts.of, part.name, value, position)
+                    for position, value in columns
+                    if position >= 0
+                ]
         return terms
 
     def example(self) -> int | Tensor:

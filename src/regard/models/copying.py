@@ -79,5 +79,7 @@ class Pointer(nn.Module):
     def forward(self, x_BTD: Tensor, key_BSD: Tensor, mask: Mask, look: Look | None) -> Tensor:
         """(B, T, S): the mass copied from each position."""
         query_BTD = torch.tanh(self.query(x_BTD))
-        weights_B1TS = self.copier.weights(query_BTD, key_BSD, score=self.score, mask=mask, look=look, site="copy")
+        weights_B1TS = self.copier.weights(
+            query_BTD, key_BSD, score=self.score, mask=mask, look=look, site="copy"
+        )
         return self.copier.copied(weights_B1TS, key_BSD.shape[1])

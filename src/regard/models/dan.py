@@ -73,7 +73,11 @@ class Dan(LanguageModel):
     def begin(self, given: int | Tensor, look: Look | None = None) -> DanState:
         average_BD = self.embedding.weight.new_zeros(int(given), self.config.width)
         zeros_B = torch.zeros(int(given), dtype=torch.long, device=average_BD.device)
-        return DanState(zeros_B, average_BD if not self.config.lookback else average_BD[:, :0], zeros_B.unsqueeze(1)[:, :0])
+        return DanState(
+            zeros_B,
+            average_BD if not self.config.lookback else average_BD[:, :0],
+            zeros_B.unsqueeze(1)[:, :0],
+        )
 
     def forward(
         self, tokens_BT: Tensor, state: DanState, look: Look | None = None, padded: Padded = "anywhere"
@@ -91,7 +95,9 @@ class Dan(LanguageModel):
         average_BTD = at_site(look, "features", average_BTD)
         return self.readout(packed.restore(average_BTD), self.embedding), new
 
-    def _average_of_all(self, packed: Packed, x_BTD: Tensor, state: DanState, look: Look | None) -> tuple[Tensor, DanState]:
+    def _average_of_all(
+        self, packed: Packed, x_BTD: Tensor, state: DanState, look: Look | None
+    ) -> tuple[Tensor, DanState]:
         """The running average is all that must be remembered."""
         length, length_B = x_BTD.shape[1], packed.length_B
         count_BT1 = (packed.positions(state.position_B) + 1).unsqueeze(2)
@@ -102,7 +108,9 @@ class Dan(LanguageModel):
             place = Place(place_BT, place_BT, causal.visible(length, length, x_BTD.device), "weights")
             changed = _look(look, place, count_BT1, x_BTD)
             average_BTD = average_BTD if changed is None else past_BTD + changed
-        last_BD = newest(torch.cat([state.average_BD.unsqueeze(1), average_BTD], 1), length_B + 1, 1).squeeze(1)
+        last_BD = newest(torch.cat([state.average_BD.unsqueeze(1), average_BTD], 1), length_B + 1, 1).squeeze(
+            1
+        )
         return average_BTD, DanState(state.position_B + length_B, last_BD, state.slot_BS)
 
     def _average_of_last(
@@ -120,11 +128,15 @@ class Dan(LanguageModel):
             place = Place(packed.positions(state.position_B), column_BK, near_BTK, "weights")
             changed = _look(look, place, near_BTK.sum(2, keepdim=True), recent.embedded_BKD[:, first:])
             average_BTD = average_BTD if changed is None else changed
-        return average_BTD, DanState(state.position_B + packed.length_B, state.average_BD, recent.slots(packed.length_B))
+        return average_BTD, DanState(
+            state.position_B + packed.length_B, state.average_BD, recent.slots(packed.length_B)
+        )
 
 
 def _look(look: Look, place: Place, count_BT1: Tensor, x_BKD: Tensor) -> Tensor | None:
     """An average is attention with equal weights, 1/n each. Changed weights make another average."""
     assert place.visible_BTK is not None
-    weights_B1TK = look.at_weights("attention", (place.visible_BTK / count_BT1).to(x_BKD.dtype).unsqueeze(1), place)
+    weights_B1TK = look.at_weights(
+        "attention", (place.visible_BTK / count_BT1).to(x_BKD.dtype).unsqueeze(1), place
+    )
     return (weights_B1TK @ x_BKD.unsqueeze(1)).squeeze(1) if look.changes("attention") else None

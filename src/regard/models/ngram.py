@@ -34,7 +34,9 @@ class Ngram(LanguageModel):
     class Config:
         order: int = 5
         """Words of an n-gram: n-1 words of context and the next one."""
-        smoothing: Literal["maximum-likelihood", "add-k", "kneser-ney", "modified-kneser-ney"] = "modified-kneser-ney"
+        smoothing: Literal["maximum-likelihood", "add-k", "kneser-ney", "modified-kneser-ney"] = (
+            "modified-kneser-ney"
+        )
         """How unseen words get a share of the probability; Kneser-Ney is interpolated."""
         k: float = 1.0
         """The number that add-k adds to every count."""
@@ -49,7 +51,9 @@ class Ngram(LanguageModel):
             if self.k != 1 and self.smoothing != "add-k":
                 raise UserError(f"`k` goes with `smoothing` add-k, not with {self.smoothing}")
             if not self.prune or self.prune[0] != 0 or list(self.prune) != sorted(self.prune):
-                raise UserError("`prune` must begin with 0 and never fall, for example 0 0 1; `cutoff` prunes words")
+                raise UserError(
+                    "`prune` must begin with 0 and never fall, for example 0 0 1; `cutoff` prunes words"
+                )
             if any(self.prune) and not self.smoothing.endswith("kneser-ney"):
                 raise UserError(f"`prune` goes with Kneser-Ney smoothing, not with {self.smoothing}")
 
@@ -108,9 +112,12 @@ class Ngram(LanguageModel):
             nodes.append(node_BT)
         last_B1 = place_BT.amax(1, keepdim=True)
         last = [
-            torch.cat([state.nodes_BO[:, k : k + 1] - 1, node_BT], 1).gather(1, last_B1) for k, node_BT in enumerate(nodes)
+            torch.cat([state.nodes_BO[:, k : k + 1] - 1, node_BT], 1).gather(1, last_B1)
+            for k, node_BT in enumerate(nodes)
         ]
-        new = NgramState(state.position_B + real_BT.sum(1), torch.cat(last, 1) + 1 if last else state.nodes_BO)
+        new = NgramState(
+            state.position_B + real_BT.sum(1), torch.cat(last, 1) + 1 if last else state.nodes_BO
+        )
         return NgramPrediction(self, tokens_BT.shape, nodes, tokens_BT), new
 
     def find(self, order: int, context_N: Tensor, word_N: Tensor) -> Tensor:
@@ -123,6 +130,7 @@ class Ngram(LanguageModel):
         place_N = torch.searchsorted(keys, key_N).clamp_(max=len(keys) - 1)
         node_N = torch.where((keys.take(place_N) == key_N).logical_and_(key_N >= 0), place_N, -1)
         return torch.empty_like(node_N).index_copy_(0, order_N, node_N)
+
 
 @final
 class NgramPrediction(Prediction):
@@ -160,7 +168,9 @@ class NgramPrediction(Prediction):
             if order == model.order:
                 node_A = model.find(order, context_A, target_N.take(active))
             else:
-                node_N = torch.cat([self.nodes[order - 1][:, 1:], torch.empty_like(context_BT[:, :1])], 1).flatten()
+                node_N = torch.cat(
+                    [self.nodes[order - 1][:, 1:], torch.empty_like(context_BT[:, :1])], 1
+                ).flatten()
                 node_N[unread] = model.find(order, context_N.take(unread), target_N.take(unread))
                 node_A = node_N.take(active)
             yield order, active, context_A, node_A
@@ -206,8 +216,12 @@ class NgramPrediction(Prediction):
             first = torch.searchsorted(keys, context * size)
             many = torch.searchsorted(keys, (context + 1) * size) - first
             # all n-grams that continue a context lie side by side in the table
-            places = torch.arange(int(many.sum()), device=keys.device) + (first - many.cumsum(0) + many).repeat_interleave(many)
-            out_NV[rows.repeat_interleave(many), keys[places] % size] = model.get_buffer(f"log_prob_{order}")[places]
+            places = torch.arange(int(many.sum()), device=keys.device) + (
+                first - many.cumsum(0) + many
+            ).repeat_interleave(many)
+            out_NV[rows.repeat_interleave(many), keys[places] % size] = model.get_buffer(f"log_prob_{order}")[
+                places
+            ]
         return out_NV.view(*self.shape, size)
 
 

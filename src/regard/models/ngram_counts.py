@@ -26,7 +26,9 @@ class Counts:
 
     key_G: Tensor  # sorted; for single words, the id
     count_G: Tensor  # how often each stands in the text
-    suffix_G: Tensor  # node of the n-gram without its first word, one order below; 0, the empty one, for words
+    suffix_G: (
+        Tensor  # node of the n-gram without its first word, one order below; 0, the empty one, for words
+    )
 
 
 def count(text: Encoded, vocabulary_size: int, order: int) -> deque[Counts]:

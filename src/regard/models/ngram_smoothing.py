@@ -87,7 +87,9 @@ def kneser_ney(discounts: Callable[[Tensor], Sequence[float]]) -> Smoothing:
         own_G = discount_A[adjusted_G.clamp(max=3)].neg_().add_(adjusted_G).mul_(level.kept_G)
         total_C = level.total_C(adjusted_G.double())
         left_C = total_C - level.total_C(own_G)
-        return own_G.div_(total_C[level.context_G].clamp_(min=1)), torch.where(total_C > 0, left_C / total_C, 1.0)
+        return own_G.div_(total_C[level.context_G].clamp_(min=1)), torch.where(
+            total_C > 0, left_C / total_C, 1.0
+        )
 
     return shares
 
@@ -112,12 +114,17 @@ def three_discounts(seen: Tensor) -> Sequence[float]:
     return discounts if all(0 < d <= j for j, d in enumerate(discounts, 1)) else FALLBACK_DISCOUNTS
 
 
-def estimate(tables: deque[Counts], vocabulary_size: int, smoothing: Smoothing, prune: Sequence[int]) -> list[Table]:
+def estimate(
+    tables: deque[Counts], vocabulary_size: int, smoothing: Smoothing, prune: Sequence[int]
+) -> list[Table]:
     """Tables of every order, the uniform distribution (the one n-gram of order 0) first. Counts are used up, to save memory.
 
     An n-gram seen `prune[order - 1]` times or fewer is left out; the last number serves all orders above.
     """
-    below_G, starts_C = torch.full((1,), 1 / vocabulary_size, dtype=torch.float64), torch.zeros(1, dtype=torch.bool)
+    below_G, starts_C = (
+        torch.full((1,), 1 / vocabulary_size, dtype=torch.float64),
+        torch.zeros(1, dtype=torch.bool),
+    )
     estimated = [Table(torch.zeros(1, dtype=torch.long), _log(below_G), None)]
     kept = [torch.ones(1, dtype=torch.bool)]
     for order in range(1, len(tables) + 1):
@@ -138,7 +145,9 @@ def _level(order: int, tables: deque[Counts], vocabulary_size: int, starts_C: Te
     above = tables[0] if tables else None
     if order == 1:  # words follow the empty context, and none is pruned
         starts_G = counts.key_G == vocabulary_size
-        return Level(counts, above, torch.zeros_like(counts.count_G), starts_G, starts_C, torch.ones_like(starts_G))
+        return Level(
+            counts, above, torch.zeros_like(counts.count_G), starts_G, starts_C, torch.ones_like(starts_G)
+        )
     context_G = (counts.key_G // vocabulary_size).int()
     return Level(counts, above, context_G, starts_C[context_G], starts_C, counts.count_G > prune)
 
@@ -155,5 +164,9 @@ def _without_pruned(tables: list[Table], kept: list[Tensor], vocabulary_size: in
         if order > 1:
             place_C = torch.cumsum(kept[order - 1], 0) - 1
             key_G = place_C[key_G // vocabulary_size] * vocabulary_size + key_G % vocabulary_size
-        out.append(Table(key_G, table.log_prob_G[kept_G], None if table.backoff_G is None else table.backoff_G[kept_G]))
+        out.append(
+            Table(
+                key_G, table.log_prob_G[kept_G], None if table.backoff_G is None else table.backoff_G[kept_G]
+            )
+        )
     return out

@@ -13,7 +13,10 @@ from torch.utils.checkpoint import checkpoint
 
 from regard.models.contract import Part, Parts, Prediction, real_weights
 
-SLICE, GPU_SLICE = 1 << 24, 1 << 27  # the most logits that are held at a time; a GPU needs larger products to be busy
+SLICE, GPU_SLICE = (
+    1 << 24,
+    1 << 27,
+)  # the most logits that are held at a time; a GPU needs larger products to be busy
 
 
 @final
@@ -26,16 +29,22 @@ class SoftmaxPrediction(Prediction):
         self.bias_V = bias_V
 
     def log_probs(self) -> Tensor:
-        return F.log_softmax(F.linear(self.features_BTD, self.weight_VD, self.bias_V), 2, dtype=_wide(self.features_BTD))
+        return F.log_softmax(
+            F.linear(self.features_BTD, self.weight_VD, self.bias_V), 2, dtype=_wide(self.features_BTD)
+        )
 
     def at(self, positions_BK: Tensor) -> "SoftmaxPrediction":
-        return SoftmaxPrediction(gather_positions(self.features_BTD, positions_BK), self.weight_VD, self.bias_V)
+        return SoftmaxPrediction(
+            gather_positions(self.features_BTD, positions_BK), self.weight_VD, self.bias_V
+        )
 
     def nll(self, targets_BT: Tensor) -> Tensor:
         features_ND, targets_N = self.features_BTD.flatten(0, 1), targets_BT.flatten()
         rows = _rows(self.weight_VD)
         parts = list(zip(features_ND.split(rows), targets_N.split(rows), strict=True))
-        if len(parts) > 1 and torch.is_grad_enabled():  # the backward pass works each slice's logits out again
+        if (
+            len(parts) > 1 and torch.is_grad_enabled()
+        ):  # the backward pass works each slice's logits out again
             slices = [checkpoint(self._each, *part, use_reentrant=False) for part in parts]
         else:
             slices = [self._each(*part) for part in parts]
@@ -57,12 +66,19 @@ class SoftmaxPrediction(Prediction):
         weights_N = real_weights(targets_BT, weights_BT).to(_wide(features_ND)).flatten()
         if len(targets_N) <= _rows(self.weight_VD):
             total = self._summed(features_ND, targets_N, weights_N, smoothing)
-        elif torch.compiler.is_compiling():  # torch 2.11 compiles the function below to a wrong gradient on a GPU
+        elif (
+            torch.compiler.is_compiling()
+        ):  # torch 2.11 compiles the function below to a wrong gradient on a GPU
             split = (tensor.split(_rows(self.weight_VD)) for tensor in (features_ND, targets_N, weights_N))
-            slices = [checkpoint(self._summed, *one, smoothing, use_reentrant=False) for one in zip(*split, strict=True)]
+            slices = [
+                checkpoint(self._summed, *one, smoothing, use_reentrant=False)
+                for one in zip(*split, strict=True)
+            ]
             total = torch.stack(slices).sum()
         else:
-            total = SlicedCrossEntropy.apply(features_ND, self.weight_VD, self.bias_V, targets_N, weights_N, smoothing)
+            total = SlicedCrossEntropy.apply(
+                features_ND, self.weight_VD, self.bias_V, targets_N, weights_N, smoothing
+            )
         return total, weights_N.sum()
 
     def _summed(self, features_ND: Tensor, targets_N: Tensor, weights_N: Tensor, smoothing: float) -> Tensor:
@@ -98,7 +114,9 @@ class SlicedCrossEntropy(torch.autograd.Function):
             grad = log_probs.exp_().sub_(smoothing / len(weight_VD))
             grad.scatter_add_(1, chosen, torch.full_like(chosen, smoothing - 1, dtype=grad.dtype))
             grad = grad.mul_(weights.unsqueeze(1)).to(features.dtype)
-            grad_features.append(grad @ weight)  # torch 2.11's compiler loses what is written into a view of one tensor
+            grad_features.append(
+                grad @ weight
+            )  # torch 2.11's compiler loses what is written into a view of one tensor
             grad_weight += grad.T @ features
             grad_bias += grad.sum(0, dtype=grad_bias.dtype)
         ctx.save_for_backward(torch.cat(grad_features), grad_weight, grad_bias)
@@ -143,7 +161,13 @@ class CopyPrediction(Prediction):
     """
 
     def __init__(
-        self, other: Prediction, copied_BTS: Tensor, token_BS: Tensor, position_BS: Tensor, vocabulary_size: int, name: str = "copy"
+        self,
+        other: Prediction,
+        copied_BTS: Tensor,
+        token_BS: Tensor,
+        position_BS: Tensor,
+        vocabulary_size: int,
+        name: str = "copy",
     ):
         """`token_BS` are the words that can be copied, and `position_BS` is where they stand, -1 for empty slots."""
         self.other, self.name = other, name

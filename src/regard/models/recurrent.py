@@ -59,7 +59,9 @@ class Recurrent(LanguageModel, ABC):
         super().__init__(vocabulary_size, config)
         self.embedding = nn.Embedding(vocabulary_size + 2, config.width)
         begin_embedding(self.embedding)
-        self.recurrence = Recurrence(self.cell, config.layers, config.width, config.dropout, config.weight_dropout)
+        self.recurrence = Recurrence(
+            self.cell, config.layers, config.width, config.dropout, config.weight_dropout
+        )
         self.readout = Readout(vocabulary_size, config.width, config.tied)
 
     def sites(self) -> dict[str, Site]:
@@ -70,7 +72,9 @@ class Recurrent(LanguageModel, ABC):
 
     def begin(self, given: int | Tensor, look: Look | None = None) -> RecurrentState:
         hidden_BLD, cell_BLD = self.recurrence.begin(int(given))
-        return RecurrentState(torch.zeros(len(hidden_BLD), dtype=torch.long, device=hidden_BLD.device), hidden_BLD, cell_BLD)
+        return RecurrentState(
+            torch.zeros(len(hidden_BLD), dtype=torch.long, device=hidden_BLD.device), hidden_BLD, cell_BLD
+        )
 
     def forward(
         self, tokens_BT: Tensor, state: RecurrentState, look: Look | None = None, padded: Padded = "anywhere"
@@ -83,7 +87,9 @@ class Recurrent(LanguageModel, ABC):
         out_BTD, hidden, cell = self.recurrence(x_BTD, state.hidden_BLD, state.cell_BLD, packed, look)
         out_BTD = at_site(look, "hidden", out_BTD)
         features_BTD = drop_alike(packed.restore(out_BTD), self.config.dropout, self.training)
-        return self.readout(features_BTD, self.embedding), RecurrentState(state.position_B + packed.length_B, hidden, cell)
+        return self.readout(features_BTD, self.embedding), RecurrentState(
+            state.position_B + packed.length_B, hidden, cell
+        )
 
 
 @final

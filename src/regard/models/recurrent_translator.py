@@ -40,7 +40,11 @@ class RecurrentTranslator(LanguageModel):
     family = "recurrent-translator"
     reads = "pairs"
     compiles: ClassVar[bool] = False  # every batch has another shape
-    training_defaults: ClassVar[dict[str, Any]] = {"optimiser": "muon", "learning_rate": 0.005, "weight_decay": 0.01}
+    training_defaults: ClassVar[dict[str, Any]] = {
+        "optimiser": "muon",
+        "learning_rate": 0.005,
+        "weight_decay": 0.01,
+    }
     medium: ClassVar[dict[str, Any]] = {"width": 256, "batch_tokens": 2048, "label_smoothing": 0.1}
 
     @dataclass(frozen=True, kw_only=True)
@@ -62,7 +66,9 @@ class RecurrentTranslator(LanguageModel):
             at_least(1, layers=self.layers, width=self.width)
             share(dropout=self.dropout)
             if self.feed and self.score == "none":
-                raise UserError("`feed` feeds the context that attention gives; with `score` none there is none")
+                raise UserError(
+                    "`feed` feeds the context that attention gives; with `score` none there is none"
+                )
 
     def __init__(self, vocabulary_size: int, config: Config, source_size: int | None = None):
         super().__init__(vocabulary_size, config)
@@ -84,7 +90,9 @@ class RecurrentTranslator(LanguageModel):
         self.readout = Readout(vocabulary_size, width, tied=True)
 
     def sites(self) -> dict[str, Site]:
-        own = declare(values_at("source.embedding", "BSD", rows="given"), values_at("embedding"), values_at("hidden"))
+        own = declare(
+            values_at("source.embedding", "BSD", rows="given"), values_at("embedding"), values_at("hidden")
+        )
         if self.score is not None:
             own |= declare(values_at("source.hidden", "BSD", rows="given"), values_at("context"))
             own |= attention_sites("attention", columns="given")
@@ -99,7 +107,9 @@ class RecurrentTranslator(LanguageModel):
         x_BSD = drop_alike(self.source_embedding(packed.tokens_BT), self.config.dropout, self.training)
         x_BSD = at_site(look, "source.embedding", x_BSD)
         # both directions begin at a row's own ends, so padding must be packed away
-        rows = pack_padded_sequence(x_BSD, packed.length_B.clamp(min=1).cpu(), batch_first=True, enforce_sorted=False)
+        rows = pack_padded_sequence(
+            x_BSD, packed.length_B.clamp(min=1).cpu(), batch_first=True, enforce_sorted=False
+        )
         out, end = self.encoder(rows)
         both_BSD, _ = pad_packed_sequence(out, batch_first=True, total_length=x_BSD.shape[1])
         hidden_2LBD = end if isinstance(end, Tensor) else end[0]
@@ -109,10 +119,16 @@ class RecurrentTranslator(LanguageModel):
         hidden_BLD = torch.tanh(self.first(last_BD)).unflatten(1, (self.config.layers, -1))
         slot_BS = torch.where(packed.real_BT, packed.positions(torch.ones_like(packed.length_B)), 0)
         cell_BLD = torch.zeros_like(hidden_BLD) if self.config.cell == "lstm" else None
-        return RecurrentTranslatorState(torch.zeros_like(packed.length_B), slot_BS, (memory_BSD,), hidden_BLD, cell_BLD)
+        return RecurrentTranslatorState(
+            torch.zeros_like(packed.length_B), slot_BS, (memory_BSD,), hidden_BLD, cell_BLD
+        )
 
     def forward(
-        self, tokens_BT: Tensor, state: RecurrentTranslatorState, look: Look | None = None, padded: Padded = "anywhere"
+        self,
+        tokens_BT: Tensor,
+        state: RecurrentTranslatorState,
+        look: Look | None = None,
+        padded: Padded = "anywhere",
     ) -> tuple[Prediction, RecurrentTranslatorState]:
         packed = pack_left(tokens_BT, self.padding, padded)
         position_BT = packed.positions(state.position_B)
@@ -133,7 +149,9 @@ class RecurrentTranslator(LanguageModel):
             features_BTD = torch.cat([out_BTD, context_BTD], 2)
         features_BTD = torch.tanh(self.join(packed.restore(features_BTD)))
         features_BTD = drop_alike(features_BTD, self.config.dropout, self.training)
-        new = RecurrentTranslatorState(state.position_B + packed.length_B, state.source_BS, state.memory, hidden, cell)
+        new = RecurrentTranslatorState(
+            state.position_B + packed.length_B, state.source_BS, state.memory, hidden, cell
+        )
         return self.readout(features_BTD, self.embedding), new
 
     def _context(
@@ -149,7 +167,12 @@ class RecurrentTranslator(LanguageModel):
         return mixed.view(rows, length, width)
 
     def _step_by_step(
-        self, x_BTD: Tensor, position_BT: Tensor, packed: Packed, state: RecurrentTranslatorState, look: Look | None
+        self,
+        x_BTD: Tensor,
+        position_BT: Tensor,
+        packed: Packed,
+        state: RecurrentTranslatorState,
+        look: Look | None,
     ) -> tuple[Tensor, Tensor, Tensor | None]:
         """The one loop over time in training: the next state is made of the context of the state before it."""
         assert self.feed is not None

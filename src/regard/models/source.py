@@ -33,7 +33,9 @@ class SourceState(State):
         sentence = rows // self.beams
         kept, counts = sentence.unique_consecutive(return_counts=True)
         kept = kept if bool((counts == counts[0]).all()) else sentence
-        same = len(kept) == len(self.source_BS) and bool((kept == torch.arange(len(kept), device=kept.device)).all())
+        same = len(kept) == len(self.source_BS) and bool(
+            (kept == torch.arange(len(kept), device=kept.device)).all()
+        )
         parts: dict[str, Any] = {}
         for field in dataclasses.fields(self):
             value = getattr(self, field.name)
@@ -46,7 +48,9 @@ class SourceState(State):
     def trimmed(self) -> Self:
         """One source row for each row, as `join` needs it."""
         rows = torch.arange(len(self.position_B), device=self.position_B.device) // self.beams
-        return dataclasses.replace(self, source_BS=_pick(self.source_BS, rows), memory=_pick(self.memory, rows))
+        return dataclasses.replace(
+            self, source_BS=_pick(self.source_BS, rows), memory=_pick(self.memory, rows)
+        )
 
 
 def _pick(value: Any, rows: Tensor) -> Any:

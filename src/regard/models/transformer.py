@@ -60,7 +60,9 @@ class Transformer(LanguageModel):
         self._begin(config)
         narrow = config.tied and embedding_width != config.width  # appended positions are not read out
         self.narrow = nn.Linear(config.width, embedding_width) if narrow else nn.Identity()
-        self.readout = Readout(vocabulary_size, embedding_width if narrow else config.width, config.tied, config.readout_bias)
+        self.readout = Readout(
+            vocabulary_size, embedding_width if narrow else config.width, config.tied, config.readout_bias
+        )
         self.pointer = Pointer(config.copy, config.width, config.context) if config.copy != "none" else None
 
     def _begin(self, config: Config) -> None:
@@ -78,13 +80,17 @@ class Transformer(LanguageModel):
             nn.init.constant_(norm.weight, small / std)
 
     def sites(self) -> dict[str, Site]:
-        copying = attention_sites("copy", extra=copy_column(self.config.copy), mixes=False) if self.pointer else {}
+        copying = (
+            attention_sites("copy", extra=copy_column(self.config.copy), mixes=False) if self.pointer else {}
+        )
         return self.trunk.sites() | declare(values_at("features")) | copying
 
     def layer_sites(self) -> list[str]:
         return self.trunk.layer_sites()
 
-    def contributions(self, tokens_1T: Tensor, place: int, token: int, look: Look | None = None) -> list[Contribution]:
+    def contributions(
+        self, tokens_1T: Tensor, place: int, token: int, look: Look | None = None
+    ) -> list[Contribution]:
         """What the embedding, every head, every feed-forward layer and every bias adds to the score of a token.
 
         Pre-norm: the last state is the sum of what was written to it. With the final norm's mean and scale held as they were, so is the
@@ -111,9 +117,14 @@ class Transformer(LanguageModel):
         sigma = (last_D.var(correction=0) + norm.eps).sqrt()
         assert prediction.features_BTD is not None
         direction_D = self.readout(prediction.features_BTD, self.embedding).weight_VD[token]
-        values = {name: (part_D - part_D.mean()) / sigma * norm.weight @ direction_D for name, part_D in parts.items()}
+        values = {
+            name: (part_D - part_D.mean()) / sigma * norm.weight @ direction_D
+            for name, part_D in parts.items()
+        }
         if look is not None:  # what an edit of the features adds
-            values["edits"] = values["edits"] + (prediction.features_BTD[0, place] - norm(last_D)) @ direction_D
+            values["edits"] = (
+                values["edits"] + (prediction.features_BTD[0, place] - norm(last_D)) @ direction_D
+            )
         values["final norm bias"] = norm.bias @ direction_D
         values["readout bias"] = self.readout.bias[token]
         return [Contribution("score", name, float(value)) for name, value in values.items()]
@@ -124,9 +135,15 @@ class Transformer(LanguageModel):
         return TransformerState(trunk.position_B, trunk, trunk.slot_BS, pointer_BSD)
 
     def forward(
-        self, tokens_BT: Tensor, state: TransformerState, look: Look | None = None, padded: Padded = "anywhere"
+        self,
+        tokens_BT: Tensor,
+        state: TransformerState,
+        look: Look | None = None,
+        padded: Padded = "anywhere",
     ) -> tuple[Prediction, TransformerState]:
-        x_BTD, where, trunk = self.trunk(self.embedding(tokens_BT), tokens_BT != self.padding, state.trunk, look, padded)
+        x_BTD, where, trunk = self.trunk(
+            self.embedding(tokens_BT), tokens_BT != self.padding, state.trunk, look, padded
+        )
         x_BTD = at_site(look, "features", x_BTD)
         prediction: Prediction = self.readout(self.narrow(x_BTD), self.embedding)
         token_BS, pointer_BSD = state.token_BS, state.pointer_BSD
@@ -134,6 +151,8 @@ class Transformer(LanguageModel):
             token_BS = torch.cat([token_BS, tokens_BT], 1)
             pointer_BSD = torch.cat([pointer_BSD, self.pointer.key(x_BTD)], 1)
             position_BS = where.slot_BS - 1
-            copied_BTS = self.pointer(x_BTD, pointer_BSD, (earlier & padding).over(where.position_BT, position_BS), look)
+            copied_BTS = self.pointer(
+                x_BTD, pointer_BSD, (earlier & padding).over(where.position_BT, position_BS), look
+            )
             prediction = CopyPrediction(prediction, copied_BTS, token_BS, position_BS, self.vocabulary_size)
         return prediction, TransformerState(trunk.position_B, trunk, token_BS, pointer_BSD)

@@ -47,7 +47,12 @@ class TransformerTranslator(LanguageModel):
         "weight_decay": 0.01,
         "warmup": 0.1,
     }
-    medium: ClassVar[dict[str, Any]] = {"layers": 3, "width": 256, "batch_tokens": 2048, "label_smoothing": 0.1}
+    medium: ClassVar[dict[str, Any]] = {
+        "layers": 3,
+        "width": 256,
+        "batch_tokens": 2048,
+        "label_smoothing": 0.1,
+    }
 
     @dataclass(frozen=True, kw_only=True)
     class Config(TrunkConfig):
@@ -59,7 +64,9 @@ class TransformerTranslator(LanguageModel):
         def __post_init__(self) -> None:
             super().__post_init__()
             if self.projections != "learned" or self.positions in ("onehot", "sinusoidal-appended"):
-                raise UserError("a translator has learned `projections`, and `positions` that are not appended; choose others")
+                raise UserError(
+                    "a translator has learned `projections`, and `positions` that are not appended; choose others"
+                )
 
     def __init__(self, vocabulary_size: int, config: Config, source_size: int | None = None):
         super().__init__(vocabulary_size, config)
@@ -95,7 +102,11 @@ class TransformerTranslator(LanguageModel):
         return TransformerTranslatorState(trunk.position_B, where.position_BT + 1, tuple(memory), trunk)
 
     def forward(
-        self, tokens_BT: Tensor, state: TransformerTranslatorState, look: Look | None = None, padded: Padded = "anywhere"
+        self,
+        tokens_BT: Tensor,
+        state: TransformerTranslatorState,
+        look: Look | None = None,
+        padded: Padded = "anywhere",
     ) -> tuple[Prediction, TransformerTranslatorState]:
         real_BT = tokens_BT != self.padding
         position_BT = torch.where(real_BT, state.position_B.unsqueeze(1) + real_BT.cumsum(1) - 1, -1)

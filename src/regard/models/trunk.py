@@ -56,18 +56,39 @@ class TrunkConfig:
         groups = self.heads if self.key_value_heads is None else self.key_value_heads
         at_least(1, key_value_heads=groups)
         if self.projections == "none" and (self.query_key_norm or self.key_value_heads is not None):
-            raise UserError("`query_key_norm` and `key_value_heads` need learned projections; leave out `projections` none")
+            raise UserError(
+                "`query_key_norm` and `key_value_heads` need learned projections; leave out `projections` none"
+            )
         if self.heads % groups:
-            raise UserError(f"`heads` {self.heads} cannot be divided among `key_value_heads` {groups}; choose a divisor")
+            raise UserError(
+                f"`heads` {self.heads} cannot be divided among `key_value_heads` {groups}; choose a divisor"
+            )
         if self.width % self.heads:
-            raise UserError(f"`width` {self.width} cannot be divided among `heads` {self.heads}; choose a multiple")
-        if self.positions == "rotary" and (self.width // (self.heads if self.projections == "learned" else 1)) % 2:
-            raise UserError("rotary positions need an even number of features a head; change `width` or `heads`")
+            raise UserError(
+                f"`width` {self.width} cannot be divided among `heads` {self.heads}; choose a multiple"
+            )
+        if (
+            self.positions == "rotary"
+            and (self.width // (self.heads if self.projections == "learned" else 1)) % 2
+        ):
+            raise UserError(
+                "rotary positions need an even number of features a head; change `width` or `heads`"
+            )
         if self.positions == "onehot" and self.context >= self.width:
-            raise UserError("one-hot positions are appended to the embedding: `width` must be larger than `context`")
+            raise UserError(
+                "one-hot positions are appended to the embedding: `width` must be larger than `context`"
+            )
 
 
-MEDIUM = {"layers": 6, "width": 384, "heads": 6, "context": 256, "dropout": 0.2, "batch": 64, "learning_rate": 0.003}
+MEDIUM = {
+    "layers": 6,
+    "width": 384,
+    "heads": 6,
+    "context": 256,
+    "dropout": 0.2,
+    "batch": 64,
+    "learning_rate": 0.003,
+}
 
 
 @dataclass(frozen=True)
@@ -80,13 +101,21 @@ class TrunkState(State):
 
     def trimmed(self) -> Self:
         used = self.slot_BS.shape[1]
-        keys, values = (tuple(buffer[:, :, :used] for buffer in buffers) for buffers in (self.keys, self.values))
+        keys, values = (
+            tuple(buffer[:, :, :used] for buffer in buffers) for buffers in (self.keys, self.values)
+        )
         return replace(self, keys=keys, values=values)
 
     def next_window(self) -> Self:
         """Nothing is remembered beyond a window."""
         keys, values = (tuple(buffer[:, :, :0] for buffer in buffers) for buffers in (self.keys, self.values))
-        return replace(self, position_B=torch.zeros_like(self.position_B), slot_BS=self.slot_BS[:, :0], keys=keys, values=values)
+        return replace(
+            self,
+            position_B=torch.zeros_like(self.position_B),
+            slot_BS=self.slot_BS[:, :0],
+            keys=keys,
+            values=values,
+        )
 
 
 @dataclass(frozen=True)
@@ -115,7 +144,9 @@ class Trunk(nn.Module):
         self.embedding_width = config.width - self.positions.appended
         names = [f"{self.name}layer{number}" for number in range(config.layers)]
         learned = config.projections == "learned"
-        self.blocks = nn.ModuleList(Block(name, config, side, crossing) if learned else Mixing(name, config) for name in names)
+        self.blocks = nn.ModuleList(
+            Block(name, config, side, crossing) if learned else Mixing(name, config) for name in names
+        )
         self.final_norm = nn.LayerNorm(config.width) if config.norm == "pre" and learned else nn.Identity()
 
     def sites(self) -> dict[str, Site]:
@@ -124,7 +155,10 @@ class Trunk(nn.Module):
 
     def layer_sites(self) -> list[str]:
         """The embedding's site and those of the states after each block."""
-        return [f"{self.name}embedding", *(f"{self.name}layer{number}.residual" for number in range(len(self.blocks)))]
+        return [
+            f"{self.name}embedding",
+            *(f"{self.name}layer{number}.residual" for number in range(len(self.blocks))),
+        ]
 
     def begin(self, rows: int, like: Tensor) -> TrunkState:
         """An empty KV cache, of the type of `like` and on its device."""
@@ -156,7 +190,11 @@ class Trunk(nn.Module):
             x_BTD, key, value = block(x_BTD, where, self.positions, cache, look, source)
             keys.append(key)
             values.append(value)
-        return self.final_norm(x_BTD), where, TrunkState(new_position_B, where.slot_BS, tuple(keys), tuple(values))
+        return (
+            self.final_norm(x_BTD),
+            where,
+            TrunkState(new_position_B, where.slot_BS, tuple(keys), tuple(values)),
+        )
 
     def _where(self, real_BT: Tensor, state: TrunkState, padded: Padded) -> tuple[Where, Tensor]:
         """Positions go on from the state's; padding has position -1. A mask is built only where causal or everything will not do."""
@@ -174,9 +212,17 @@ class Trunk(nn.Module):
         return Where(position_BT, slot_BS, angles, mask, bias, used), new_position_B
 
     def _mask(
-        self, real_BT: Tensor, position_BT: Tensor, slot_BS: Tensor, new_position_B: Tensor, used: int, padded: Padded
+        self,
+        real_BT: Tensor,
+        position_BT: Tensor,
+        slot_BS: Tensor,
+        new_position_B: Tensor,
+        used: int,
+        padded: Padded,
     ) -> Mask:
-        if self.causal and not used and padded == "right":  # the causal mask hides padding that follows a row's last token
+        if (
+            self.causal and not used and padded == "right"
+        ):  # the causal mask hides padding that follows a row's last token
             return causal
         if int(new_position_B.max()) > self.context:
             raise ValueError(f"a context of {self.context} tokens is full: go on with state.next_window()")
@@ -200,7 +246,9 @@ class Block(nn.Module):
         width, size = config.width, config.width // config.heads
         self.groups = config.key_value_heads or config.heads
         self.attention_norm, self.feed_norm = nn.LayerNorm(width), nn.LayerNorm(width)
-        self.project = nn.Linear(width, (self.heads + 2 * self.groups) * size)  # query, key and value side by side
+        self.project = nn.Linear(
+            width, (self.heads + 2 * self.groups) * size
+        )  # query, key and value side by side
         self.query_key_norm = nn.RMSNorm(size, eps=1e-5) if config.query_key_norm else nn.Identity()
         self.out = nn.Linear(width, width)
         self.feed = FeedForward(width, config.dropout, relu=self.post)
@@ -211,7 +259,10 @@ class Block(nn.Module):
         for linear in (self.project, self.out, self.feed.up, self.feed.down):
             nn.init.normal_(linear.weight, std=0.02)
             nn.init.zeros_(linear.bias)
-        for linear in (self.out, self.feed.down):  # the sum over all layers starts no larger than one layer's output (GPT-2)
+        for linear in (
+            self.out,
+            self.feed.down,
+        ):  # the sum over all layers starts no larger than one layer's output (GPT-2)
             nn.init.normal_(linear.weight, std=0.02 / math.sqrt(2 * config.layers))
 
     def sites(self) -> dict[str, Site]:
@@ -221,8 +272,16 @@ class Block(nn.Module):
         if self.cross is not None:
             found |= attention_sites(f"{name}.cross", columns="given")
             found |= declare(values_at(f"{name}.crossed", adds=adds))
-        parts = {"attention_norm": False, "attended": adds, "feed_norm": False, "feed": adds, "residual": False}
-        return found | declare(*(values_at(f"{name}.{part}", rows=side, adds=added) for part, added in parts.items()))
+        parts = {
+            "attention_norm": False,
+            "attended": adds,
+            "feed_norm": False,
+            "feed": adds,
+            "residual": False,
+        }
+        return found | declare(
+            *(values_at(f"{name}.{part}", rows=side, adds=added) for part, added in parts.items())
+        )
 
     def cache(self, rows: int, like: Tensor) -> Tensor:
         """An empty buffer of keys or values."""
@@ -239,14 +298,22 @@ class Block(nn.Module):
     ) -> tuple[Tensor, Tensor, Tensor]:
         attention_norm = self._norm(self.attention_norm, "attention_norm", look)
         feed_norm = self._norm(self.feed_norm, "feed_norm", look)
-        attended_BTD, key, value = self._attend(x_BTD if self.post else attention_norm(x_BTD), where, positions, cache, look)
-        x_BTD = x_BTD + at_site(look, f"{self.name}.attended", drop(attended_BTD, self.dropout, self.training))
+        attended_BTD, key, value = self._attend(
+            x_BTD if self.post else attention_norm(x_BTD), where, positions, cache, look
+        )
+        x_BTD = x_BTD + at_site(
+            look, f"{self.name}.attended", drop(attended_BTD, self.dropout, self.training)
+        )
         x_BTD = attention_norm(x_BTD) if self.post else x_BTD
         if self.cross is not None and self.cross_norm is not None and source is not None:
-            seen_BTD = self.cross(x_BTD if self.post else self.cross_norm(x_BTD), *source, look, f"{self.name}.cross")
+            seen_BTD = self.cross(
+                x_BTD if self.post else self.cross_norm(x_BTD), *source, look, f"{self.name}.cross"
+            )
             x_BTD = x_BTD + at_site(look, f"{self.name}.crossed", seen_BTD)
             x_BTD = self.cross_norm(x_BTD) if self.post else x_BTD
-        x_BTD = x_BTD + at_site(look, f"{self.name}.feed", self.feed(x_BTD if self.post else feed_norm(x_BTD)))
+        x_BTD = x_BTD + at_site(
+            look, f"{self.name}.feed", self.feed(x_BTD if self.post else feed_norm(x_BTD))
+        )
         x_BTD = feed_norm(x_BTD) if self.post else x_BTD
         return at_site(look, f"{self.name}.residual", x_BTD), key, value
 
@@ -254,12 +321,19 @@ class Block(nn.Module):
         return norm if look is None else lambda x_BTD: at_site(look, f"{self.name}.{part}", norm(x_BTD))
 
     def _attend(
-        self, x_BTD: Tensor, where: Where, positions: Positions, cache: tuple[Tensor, Tensor], look: Look | None
+        self,
+        x_BTD: Tensor,
+        where: Where,
+        positions: Positions,
+        cache: tuple[Tensor, Tensor],
+        look: Look | None,
     ) -> tuple[Tensor, Tensor, Tensor]:
         rows, length, width = x_BTD.shape
         all_BHTE = self.project(x_BTD).view(rows, length, self.heads + 2 * self.groups, -1).transpose(1, 2)
         both_BHTE, value = all_BHTE.split([self.heads + self.groups, self.groups], 1)
-        query, key = positions.turn(self.query_key_norm(both_BHTE), where.angles).split([self.heads, self.groups], 1)
+        query, key = positions.turn(self.query_key_norm(both_BHTE), where.angles).split(
+            [self.heads, self.groups], 1
+        )
         key, value, seen_key, seen_value = remember(key, value, cache, where.used)
         mixed = attend(
             query,
@@ -331,7 +405,9 @@ def remember(
             buffer = torch.cat([buffer[:, :, :used], new], 2)
         else:
             if buffer.shape[2] < needed:
-                buffer = torch.cat([buffer[:, :, :used], new.new_zeros(*new.shape[:2], needed, new.shape[3])], 2)
+                buffer = torch.cat(
+                    [buffer[:, :, :used], new.new_zeros(*new.shape[:2], needed, new.shape[3])], 2
+                )
             buffer[:, :, used:needed] = new
         kept.append(buffer)
     needed = used + key.shape[2]

@@ -59,7 +59,9 @@ class Window(LanguageModel):
 
         def __post_init__(self) -> None:
             if self.style == "original" and (self.distant or self.layers not in (None, 1)):
-                raise UserError("`style` original has one hidden layer and no distant past; leave out `layers` and `distant`")
+                raise UserError(
+                    "`style` original has one hidden layer and no distant past; leave out `layers` and `distant`"
+                )
             at_least(1, window=self.window, layers=self.depth, width=self.width)
             at_least(0, distant=self.averages)
             share(dropout=self.dropout)
@@ -92,7 +94,9 @@ class Window(LanguageModel):
 
     def sites(self) -> dict[str, Site]:
         layers = (values_at(f"layer{number}.feed", adds=True) for number in range(len(self.layers)))
-        return declare(values_at("embedding"), Site("window", "BHTK", "weights"), *layers, values_at("features"))
+        return declare(
+            values_at("embedding"), Site("window", "BHTK", "weights"), *layers, values_at("features")
+        )
 
     def begin(self, given: int | Tensor, look: Look | None = None) -> WindowState:
         zeros_B = torch.zeros(int(given), dtype=torch.long, device=self.embedding.weight.device)

@@ -86,7 +86,9 @@ def attend(
         weights_BHQK = softmax(_scores(query_BHQD, key_BGKD, score=score, mask=mask, bias_BHQK=bias_BHQK))
         if look is not None:  # the weights are there already
             look.watch(site, lambda rows=None: weights_BHQK if rows is None else weights_BHQK[:, :, rows])
-            look.watch(f"{site}.scores", partial(_of_rows, _scores, query_BHQD, key_BGKD, score, mask, bias_BHQK))
+            look.watch(
+                f"{site}.scores", partial(_of_rows, _scores, query_BHQD, key_BGKD, score, mask, bias_BHQK)
+            )
         return mix(weights_BHQK, value_BGKE)
     if look is not None:
         for name, wanted in ((site, _softmax_of_scores), (f"{site}.scores", _scores)):
@@ -110,7 +112,9 @@ def at_value(value_BGKE: Tensor, mask: Mask, look: Look | None, site: str) -> Te
 def _watched(query: Tensor, key: Tensor, mask: Mask, look: Look, site: str) -> tuple[Tensor, Tensor]:
     """Queries and keys at their sites."""
     query_BQ, key_BK = mask.positions(query.shape[2], key.shape[2], query.device)
-    return look.at(f"{site}.query", query, _rows_of(query_BQ, query)), look.at(f"{site}.key", key, _rows_of(key_BK, key))
+    return look.at(f"{site}.query", query, _rows_of(query_BQ, query)), look.at(
+        f"{site}.key", key, _rows_of(key_BK, key)
+    )
 
 
 def _rows_of(position_BK: Tensor, tensor: Tensor) -> Tensor:
@@ -118,12 +122,21 @@ def _rows_of(position_BK: Tensor, tensor: Tensor) -> Tensor:
 
 
 def _weigh_watched(
-    query: Tensor, key: Tensor, score: Score, mask: Mask, normalise: Normaliser, bias: Tensor | None, look: Look, site: str
+    query: Tensor,
+    key: Tensor,
+    score: Score,
+    mask: Mask,
+    normalise: Normaliser,
+    bias: Tensor | None,
+    look: Look,
+    site: str,
 ) -> Tensor:
     """Scores and weights at their sites, queries and keys having passed theirs."""
     sizes = (query.shape[2], key.shape[2], query.device)
     place = Place(*mask.positions(*sizes), mask.visible(*sizes), "scores")
-    scores = look.at_weights(f"{site}.scores", _scores(query, key, score=score, mask=mask, bias_BHQK=bias), place)
+    scores = look.at_weights(
+        f"{site}.scores", _scores(query, key, score=score, mask=mask, bias_BHQK=bias), place
+    )
     return look.at_weights(site, normalise(scores), replace(place, holds="weights"))
 
 
@@ -131,10 +144,14 @@ def _scores(query: Tensor, key: Tensor, *, score: Score, mask: Mask, bias_BHQK: 
     """The numbers that the softmax is taken of; -inf where nothing may be seen."""
     scores = score(query, _for_heads(key, query.shape[1]))
     scores = scores if bias_BHQK is None else scores + bias_BHQK
-    return scores.masked_fill(~mask.visible(query.shape[2], key.shape[2], query.device).unsqueeze(1), -torch.inf)
+    return scores.masked_fill(
+        ~mask.visible(query.shape[2], key.shape[2], query.device).unsqueeze(1), -torch.inf
+    )
 
 
-def _softmax_of_scores(query: Tensor, key: Tensor, *, score: Score, mask: Mask, bias_BHQK: Tensor | None) -> Tensor:
+def _softmax_of_scores(
+    query: Tensor, key: Tensor, *, score: Score, mask: Mask, bias_BHQK: Tensor | None
+) -> Tensor:
     return softmax(_scores(query, key, score=score, mask=mask, bias_BHQK=bias_BHQK))
 
 
@@ -165,7 +182,9 @@ def _of_rows(
     return wanted(query, key, score=score, mask=mask, bias_BHQK=bias)
 
 
-def _fused(query: Tensor, key: Tensor, value: Tensor, score: Score, mask: Mask, bias: Tensor | None) -> Tensor:
+def _fused(
+    query: Tensor, key: Tensor, value: Tensor, score: Score, mask: Mask, bias: Tensor | None
+) -> Tensor:
     if query.device.type == "cpu" and torch.is_autocast_enabled("cpu"):
         # on a CPU the backward pass of bf16 kernels is slow: attention runs in fp32, whatever the layers around it run in
         dtype = value.dtype
@@ -175,14 +194,20 @@ def _fused(query: Tensor, key: Tensor, value: Tensor, score: Score, mask: Mask, 
     return _library(query, key, value, score, mask, bias)
 
 
-def _library(query: Tensor, key: Tensor, value: Tensor, score: Score, mask: Mask, bias: Tensor | None) -> Tensor:
+def _library(
+    query: Tensor, key: Tensor, value: Tensor, score: Score, mask: Mask, bias: Tensor | None
+) -> Tensor:
     scale = 1.0 if isinstance(score, Dot) else None
     causal = mask.is_only_causal() and query.shape[2] == key.shape[2] and bias is None
     visible = None
     if not causal and mask.rules:
         visible = mask.visible(query.shape[2], key.shape[2], query.device).unsqueeze(1)
     if bias is not None:  # the kernel takes one mask: the bias, with -inf where nothing may be seen
-        visible = bias.to(query.dtype) if visible is None else torch.where(visible, bias.to(query.dtype), -torch.inf)
+        visible = (
+            bias.to(query.dtype)
+            if visible is None
+            else torch.where(visible, bias.to(query.dtype), -torch.inf)
+        )
     grouped = key.shape[1] != query.shape[1]
     return F.scaled_dot_product_attention(
         query, key, value, attn_mask=visible, is_causal=causal, scale=scale, enable_gqa=grouped

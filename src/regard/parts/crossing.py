@@ -29,9 +29,13 @@ class CrossAttention(nn.Module):
         key, value = self.project(encoded_BSD).unflatten(2, (2, self.heads, -1)).permute(2, 0, 3, 1, 4)
         return key.contiguous(), value.contiguous()
 
-    def forward(self, x_BTD: Tensor, key: Tensor, value: Tensor, mask: Mask, look: Look | None, site: str) -> Tensor:
+    def forward(
+        self, x_BTD: Tensor, key: Tensor, value: Tensor, mask: Mask, look: Look | None, site: str
+    ) -> Tensor:
         rows, length, width = x_BTD.shape
         groups, beams = len(key), rows // len(key)
-        query = self.query(x_BTD).view(groups, beams * length, self.heads, width // self.heads).transpose(1, 2)
+        query = (
+            self.query(x_BTD).view(groups, beams * length, self.heads, width // self.heads).transpose(1, 2)
+        )
         mixed = attend(query, key, value, score=self.score, mask=mask, look=look, site=site)
         return drop(self.out(mixed.transpose(1, 2).reshape(rows, length, width)), self.dropout, self.training)

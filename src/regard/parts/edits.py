@@ -17,7 +17,9 @@ from torch import Tensor
 from regard.errors import UserError
 from regard.parts.look import Change, Holds, Place
 
-Seen = Callable[[str], Tensor]  # of a text: what stands at the site when the same model reads it, without the batch axis
+Seen = Callable[
+    [str], Tensor
+]  # of a text: what stands at the site when the same model reads it, without the batch axis
 LARGEST = 1e30  # single precision overflows not far above
 
 
@@ -35,7 +37,9 @@ class Edit(ABC):
         for field in fields(self):
             value = getattr(self, field.name)
             if isinstance(value, float | int) and abs(value) > LARGEST:
-                raise UserError(f"`{field.name}` cannot be {value!r}: the numbers of a model do not go so far")
+                raise UserError(
+                    f"`{field.name}` cannot be {value!r}: the numbers of a model do not go so far"
+                )
 
     def places(self) -> tuple[int, ...]:
         """The positions that the edit names."""
@@ -62,7 +66,9 @@ class Edit(ABC):
         """True at the numbers that are changed."""
         chosen = torch.ones_like(tensor, dtype=torch.bool)
         if self.rows is not None:
-            rows_BT = torch.isin(place.row_BT[:, : tensor.shape[-2]], tensor.new_tensor(self.rows, dtype=torch.long))
+            rows_BT = torch.isin(
+                place.row_BT[:, : tensor.shape[-2]], tensor.new_tensor(self.rows, dtype=torch.long)
+            )
             chosen &= (rows_BT if tensor.dim() == 3 else rows_BT.unsqueeze(1)).unsqueeze(-1)
         if self.heads is not None:
             if tensor.dim() != 4:
@@ -126,10 +132,15 @@ class Set(Edit):
     def change(self, tensor: Tensor, chosen: Tensor, place: Place) -> Tensor:
         if place.holds != "weights":
             return torch.full_like(tensor, self.value)
-        fixed, others = torch.zeros_like(tensor).masked_fill(chosen, self.value), torch.where(chosen, 0.0, tensor)
+        fixed, others = (
+            torch.zeros_like(tensor).masked_fill(chosen, self.value),
+            torch.where(chosen, 0.0, tensor),
+        )
         rest = total(tensor) - total(fixed)
         if self.value < 0 or bool((rest < -1e-6).any()):
-            raise UserError(f"set {self.value:g} at {self.site} makes a row sum to more than 1, or less than 0: choose another value")
+            raise UserError(
+                f"set {self.value:g} at {self.site} makes a row sum to more than 1, or less than 0: choose another value"
+            )
         return fixed + others * (rest.clamp(min=0) / total(others).clamp(min=torch.finfo(tensor.dtype).tiny))
 
 
@@ -200,8 +211,13 @@ class Move(Edit):
             raise UserError(f"move: the share is between 0 and 1, not {self.share:g}")
         assert place.column_BK is not None
         seen = visible(tensor, place)
-        source, to = (widen(place.column_BK == column, tensor.shape[3], False)[:, None, None] & seen for column in (self.source, self.to))
-        both = source.any(-1, keepdim=True) & to.any(-1, keepdim=True)  # a row that sees only one of the two stays as it is
+        source, to = (
+            widen(place.column_BK == column, tensor.shape[3], False)[:, None, None] & seen
+            for column in (self.source, self.to)
+        )
+        both = source.any(-1, keepdim=True) & to.any(
+            -1, keepdim=True
+        )  # a row that sees only one of the two stays as it is
         moved = total(torch.where(source, tensor, 0.0)) * self.share
         return torch.where(both, torch.where(source, tensor * (1 - self.share), tensor) + to * moved, tensor)
 
@@ -219,7 +235,10 @@ class Permute(Edit):
             raise UserError("permute: columns and order must name the same positions")
         assert place.column_BK is not None
         seen = visible(tensor, place)
-        at = {column: widen(place.column_BK == column, tensor.shape[3], False)[:, None, None] & seen for column in self.columns}
+        at = {
+            column: widen(place.column_BK == column, tensor.shape[3], False)[:, None, None] & seen
+            for column in self.columns
+        }
         changed = tensor
         for column, taken in zip(self.columns, self.order, strict=True):
             changed = torch.where(at[column], total(torch.where(at[taken], tensor, 0.0)), changed)
@@ -261,7 +280,9 @@ class Mean(Edit):
 
     def change(self, tensor: Tensor, chosen: Tensor, place: Place) -> Tensor:
         if place.holds == "values":
-            raise UserError(f"mean at {self.site}: say over which text ('text'), its values are averaged over the positions of that")
+            raise UserError(
+                f"mean at {self.site}: say over which text ('text'), its values are averaged over the positions of that"
+            )
         return tensor.mean(1, keepdim=True).expand_as(tensor)
 
 
@@ -291,7 +312,10 @@ class Patch(Edit):
                 index_BK = place.column_BK.clamp(0, columns - 1)
                 if tensor.shape[3] > index_BK.shape[1]:
                     index_BK = torch.cat([index_BK, torch.full_like(index_BK[:, :1], columns)], 1)
-                rows = rows.gather(3, index_BK[:, None, None].expand(*rows.shape[:3], -1)) * inside_BK[:, None, None]
+                rows = (
+                    rows.gather(3, index_BK[:, None, None].expand(*rows.shape[:3], -1))
+                    * inside_BK[:, None, None]
+                )
             return torch.where(chosen, rows.to(tensor.dtype), tensor)
 
         return patch
@@ -300,4 +324,6 @@ class Patch(Edit):
         raise AssertionError("a patch is prepared with its other text first")
 
 
-EDITS: dict[str, type[Edit]] = {kind.name(): kind for kind in (Set, Scale, Zero, Mean, Uniform, Permute, Move, Silence, Shift, Patch)}
+EDITS: dict[str, type[Edit]] = {
+    kind.name(): kind for kind in (Set, Scale, Zero, Mean, Uniform, Permute, Move, Silence, Shift, Patch)
+}

@@ -32,4 +32,8 @@ class FeedForward(nn.Module):
 
     def forward(self, x_BTD: Tensor) -> Tensor:
         inner = self.up(x_BTD)
-        return drop(self.down(F.relu(inner) if self.relu else F.gelu(inner, approximate="tanh")), self.dropout, self.training)
+        return drop(
+            self.down(F.relu(inner) if self.relu else F.gelu(inner, approximate="tanh")),
+            self.dropout,
+            self.training,
+        )

@@ -26,8 +26,17 @@ class Site:
     holds: Holds = "values"
     rows: Side = "read"  # rows are positions of what is read, or of what the state began with
     columns: Side = "read"  # of weights and scores: the same for columns
-    extra: str | None = None  # of weights: one more column that is no position, such as the vocabulary beside copied words
+    extra: str | None = (
+        None  # of weights: one more column that is no position, such as the vocabulary beside copied words
+    )
     adds: bool = False  # what stands here is added to a residual stream
+    parts: tuple[str, ...] = ()  # names along the second axis of four, if they are not heads: gates, senses
+
+    def part(self, number: int) -> str:
+        """The name of one map of the site: a head, a gate, a sense."""
+        if len(self.axes) < 4:
+            return ""
+        return self.parts[number] if self.parts else f"head {number}"
 
     @property
     def crosses(self) -> bool:
@@ -45,22 +54,32 @@ def declare(*sites: Site) -> dict[str, Site]:
     return {site.name: site for site in sites}
 
 
-def values_at(name: str, axes: str = "BTD", *, rows: Side = "read", adds: bool = False) -> Site:
-    return Site(name, axes, rows=rows, adds=adds)
+def values_at(
+    name: str, axes: str = "BTD", *, rows: Side = "read", adds: bool = False, parts: tuple[str, ...] = ()
+) -> Site:
+    return Site(name, axes, rows=rows, adds=adds, parts=parts)
 
 
 def attention_sites(
-    name: str, axes: str = "BHTS", *, rows: Side = "read", columns: Side = "read", extra: str | None = None, mixes: bool = True
+    name: str,
+    axes: str = "BHTS",
+    *,
+    rows: Side = "read",
+    columns: Side = "read",
+    extra: str | None = None,
+    mixes: bool = True,
+    parts: tuple[str, ...] = (),
 ) -> dict[str, Site]:
     """The sites of every attention: its weights, the scores they come from, its queries, keys and, if it mixes them, values."""
     heads, row, column = axes[:2], axes[2], axes[3]
     sites = declare(
-        Site(name, axes, "weights", rows, columns, extra),
-        Site(f"{name}.scores", axes, "scores", rows, columns),
-        Site(f"{name}.query", f"{heads}{row}E", rows=rows),
-        Site(f"{name}.key", f"{heads}{column}E", rows=columns),
+        Site(name, axes, "weights", rows, columns, extra, parts=parts),
+        Site(f"{name}.scores", axes, "scores", rows, columns, parts=parts),
+        values_at(f"{name}.query", f"{heads}{row}E", rows=rows, parts=parts),
+        values_at(f"{name}.key", f"{heads}{column}E", rows=columns, parts=parts),
     )
-    return sites | (declare(Site(f"{name}.value", f"{heads}{column}E", rows=columns)) if mixes else {})
+    value = values_at(f"{name}.value", f"{heads}{column}E", rows=columns, parts=parts)
+    return sites | declare(value) if mixes else sites
 
 
 @dataclass(frozen=True)

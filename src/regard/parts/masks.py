@@ -33,8 +33,14 @@ class Mask:
 
     def positions(self, queries: int, keys: int, device: torch.device | str = "cpu") -> tuple[Tensor, Tensor]:
         """((B or 1, Q), (B or 1, K)): where queries and keys stand. Not said, the queries are the last of the keys."""
-        key_BK = torch.arange(keys, device=device).unsqueeze(0) if self.key_position_BK is None else self.key_position_BK
-        return key_BK[:, keys - queries :] if self.query_position_BQ is None else self.query_position_BQ, key_BK
+        key_BK = (
+            torch.arange(keys, device=device).unsqueeze(0)
+            if self.key_position_BK is None
+            else self.key_position_BK
+        )
+        return key_BK[
+            :, keys - queries :
+        ] if self.query_position_BQ is None else self.query_position_BQ, key_BK
 
     def visible(self, queries: int, keys: int, device: torch.device | str = "cpu") -> Tensor:
         """(B or 1, Q, K): True where a query may look at a key."""
@@ -47,7 +53,9 @@ class Mask:
 
     def is_only_causal(self) -> bool:
         """What a fused kernel calls causal: that rule alone, queries and keys at the same, plain positions."""
-        return self.rules == (("causal", 0),) and self.query_position_BQ is None and self.key_position_BK is None
+        return (
+            self.rules == (("causal", 0),) and self.query_position_BQ is None and self.key_position_BK is None
+        )
 
     def picture(self, queries: int, keys: int) -> str:
         """Rows are queries, columns keys; a full square may be seen.
@@ -57,10 +65,14 @@ class Mask:
         ■ ■ ·
         ■ ■ ■
         """
-        return "\n".join(" ".join("■" if seen else "·" for seen in row) for row in self.visible(queries, keys)[0].tolist())
+        return "\n".join(
+            " ".join("■" if seen else "·" for seen in row) for row in self.visible(queries, keys)[0].tolist()
+        )
 
     def __str__(self) -> str:
-        return " & ".join(f"{name}({number})" if number else name for name, number in self.rules) or "everything"
+        return (
+            " & ".join(f"{name}({number})" if number else name for name, number in self.rules) or "everything"
+        )
 
 
 RULES = {

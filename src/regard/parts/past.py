@@ -22,7 +22,9 @@ def newest(values_BK: Tensor, end_B: Tensor, keep: int) -> Tensor:
 class Recent:
     """The words of a call behind the last `keep` words before it, with their embeddings."""
 
-    def __init__(self, tokens_BT: Tensor, embedded_BTD: Tensor, before_BS: Tensor, keep: int, embedding: nn.Embedding):
+    def __init__(
+        self, tokens_BT: Tensor, embedded_BTD: Tensor, before_BS: Tensor, keep: int, embedding: nn.Embedding
+    ):
         """`before_BS` holds 1 + each word, 0 where there is none, of at most `keep` words."""
         rows, _, width = embedded_BTD.shape
         self.keep = keep
@@ -51,7 +53,8 @@ class Recent:
             end = self.keep + 1 - skip  # of the first position, among the running sums
             begin = end - words
             sum_BTD, count_BT1 = (
-                running[:, end : end + length] - running[:, begin : begin + length] for running in (sum_BKD, count_BK1)
+                running[:, end : end + length] - running[:, begin : begin + length]
+                for running in (sum_BKD, count_BK1)
             )
             averages.append(sum_BTD / count_BT1.clamp(min=1))
         return averages

@@ -10,7 +10,9 @@ from typing import Literal, final
 import torch
 from torch import Tensor, nn
 
-PositionName = Literal["none", "index", "onehot", "sinusoidal", "sinusoidal-appended", "learned", "rotary", "alibi"]
+PositionName = Literal[
+    "none", "index", "onehot", "sinusoidal", "sinusoidal-appended", "learned", "rotary", "alibi"
+]
 
 
 class Positions(nn.Module, ABC):
@@ -115,12 +117,18 @@ class Rotary(Positions):
         angle_CE = torch.cat([half_CF, half_CF], 1)
         self.register_buffer("cosine_CE", angle_CE.cos(), persistent=False)
         # the first half turns against the second: its sine is negative, so that turning is one roll
-        self.register_buffer("sine_CE", angle_CE.sin() * torch.tensor([-1, 1]).repeat_interleave(head_width // 2), persistent=False)
+        self.register_buffer(
+            "sine_CE",
+            angle_CE.sin() * torch.tensor([-1, 1]).repeat_interleave(head_width // 2),
+            persistent=False,
+        )
         self.shift = head_width // 2
 
     def angles(self, position_BT: Tensor) -> tuple[Tensor, Tensor]:
         place_BT = position_BT.clamp(min=0)
-        return self.get_buffer("cosine_CE")[place_BT].unsqueeze(1), self.get_buffer("sine_CE")[place_BT].unsqueeze(1)
+        return self.get_buffer("cosine_CE")[place_BT].unsqueeze(1), self.get_buffer("sine_CE")[
+            place_BT
+        ].unsqueeze(1)
 
     def turn(self, vectors: Tensor, angles: tuple[Tensor, Tensor] | None) -> Tensor:
         assert angles is not None
@@ -145,7 +153,10 @@ class Alibi(Positions):
 
 def frequencies(width: int, device: torch.device | str = "cpu") -> Tensor:
     """w_i = 10000^(-2i/width), i < width/2."""
-    return torch.exp(torch.arange(0, width, 2, device=device, dtype=torch.get_default_dtype()) * (-math.log(10000.0) / width))
+    return torch.exp(
+        torch.arange(0, width, 2, device=device, dtype=torch.get_default_dtype())
+        * (-math.log(10000.0) / width)
+    )
 
 
 def sinusoids(position_BT: Tensor, size: int) -> Tensor:

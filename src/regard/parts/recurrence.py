@@ -41,7 +41,9 @@ class Packed:
 
     tokens_BT: Tensor
     length_B: Tensor
-    place_BT: Tensor | None  # the packed position of each original position (for padding: of the real token before it); None: nothing moved
+    place_BT: (
+        Tensor | None
+    )  # the packed position of each original position (for padding: of the real token before it); None: nothing moved
 
     @property
     def real_BT(self) -> Tensor:
@@ -91,9 +93,15 @@ class Recurrence(nn.Module):
 
     def sites(self) -> dict[str, Site]:
         """Of each layer: its hidden states, its gates in the order of GATES, and the cell of an LSTM."""
-        parts = {"rnn": {}, "gru": {"gates": "BGTD"}, "lstm": {"gates": "BGTD", "cell": "BTD"}}[self.cell] | {"hidden": "BTD"}
-        layers = range(len(self.kernels))
-        return declare(*(values_at(f"layer{layer}.{part}", axes) for layer in layers for part, axes in parts.items()))
+        parts = {"rnn": {}, "gru": {"gates": "BGTD"}, "lstm": {"gates": "BGTD", "cell": "BTD"}}[self.cell] | {
+            "hidden": "BTD"
+        }
+        sites = list[Site]()
+        for layer in range(len(self.kernels)):
+            for part, axes in parts.items():
+                names = GATES[self.cell] if part == "gates" else ()
+                sites.append(values_at(f"layer{layer}.{part}", axes, parts=names))
+        return declare(*sites)
 
     def begin(self, rows: int) -> tuple[Tensor, Tensor | None]:
         """The states before anything was read: zeros."""
@@ -125,27 +133,37 @@ class Recurrence(nn.Module):
         after = [torch.where(read_B, end, start) for end, start in zip(stacked, before, strict=True)]
         return x_BTD, after[0], after[1] if cell_BLD is not None else None
 
-    def _layer(self, kernel: nn.RNNBase, x_BTD: Tensor, begin: list[Tensor], packed: Packed) -> tuple[Tensor, ...]:
+    def _layer(
+        self, kernel: nn.RNNBase, x_BTD: Tensor, begin: list[Tensor], packed: Packed
+    ) -> tuple[Tensor, ...]:
         """(out_BTD, hidden_BD) of one layer, and its cell where there is one."""
         state: Any = tuple(state_BD.unsqueeze(0).contiguous() for state_BD in begin)
         state = state if self.cell == "lstm" else state[0]
         if self.training and self.weight_dropout:
             w_ih, w_hh, *biases = kernel.all_weights[0]
             weights = [w_ih, F.dropout(w_hh, self.weight_dropout), *biases]
-            flat = torch.cat([weight.flatten() for weight in weights]).split([weight.numel() for weight in weights])
+            flat = torch.cat([weight.flatten() for weight in weights]).split(
+                [weight.numel() for weight in weights]
+            )
             # one block of memory, as cuDNN wants it
             weights = [part.view_as(weight) for part, weight in zip(flat, weights, strict=True)]
             body: Any = {"rnn": torch.rnn_tanh, "lstm": torch.lstm, "gru": torch.gru}[self.cell]
             out_BTD, *end = body(x_BTD, state, weights, True, 1, 0.0, True, False, True)
-        elif packed.place_BT is not None:  # packing costs time, and a row needs one token at least: an empty row's output is not used
-            rows = pack_padded_sequence(x_BTD, packed.length_B.clamp(min=1).cpu(), batch_first=True, enforce_sorted=False)
+        elif (
+            packed.place_BT is not None
+        ):  # packing costs time, and a row needs one token at least: an empty row's output is not used
+            rows = pack_padded_sequence(
+                x_BTD, packed.length_B.clamp(min=1).cpu(), batch_first=True, enforce_sorted=False
+            )
             out, end = kernel(rows, state)
             out_BTD, _ = pad_packed_sequence(out, batch_first=True, total_length=x_BTD.shape[1])
         else:
             out_BTD, end = kernel(x_BTD, state)
         return out_BTD, *(state_1BD.squeeze(0) for state_1BD in ([end] if isinstance(end, Tensor) else end))
 
-    def _watch(self, kernel: nn.RNNBase, x_BTD: Tensor, out_BTD: Tensor, begin: list[Tensor], look: Look, site: str) -> None:
+    def _watch(
+        self, kernel: nn.RNNBase, x_BTD: Tensor, out_BTD: Tensor, begin: list[Tensor], look: Look, site: str
+    ) -> None:
         """Gates at all positions at once from the kernel's output: a gate depends on the input and the state before it alone."""
         if not look.watches(f"{site}.gates") and not look.watches(f"{site}.cell"):
             return

@@ -23,7 +23,9 @@ class Score(nn.Module, ABC):
     def picture(self, query_BHQD: Tensor, key_BHKE: Tensor) -> str:
         """The formula and the first row's and head's scores, a line a query."""
         scores_QK = self(query_BHQD, key_BHKE)[0, 0]
-        return "\n".join([self.formula, *(" ".join(f"{score:7.3f}" for score in row) for row in scores_QK.tolist())])
+        return "\n".join(
+            [self.formula, *(" ".join(f"{score:7.3f}" for score in row) for row in scores_QK.tolist())]
+        )
 
 
 @final
@@ -36,7 +38,9 @@ class Additive(Score):
         super().__init__()
         self.query = nn.Linear(query_size, inner or query_size, bias=False)
         self.key = nn.Linear(key_size, inner or query_size, bias=False)
-        self.out = nn.Parameter(torch.empty(inner or query_size).uniform_(-1, 1) / math.sqrt(inner or query_size))
+        self.out = nn.Parameter(
+            torch.empty(inner or query_size).uniform_(-1, 1) / math.sqrt(inner or query_size)
+        )
 
     def forward(self, query_BHQD: Tensor, key_BHKE: Tensor) -> Tensor:
         inner_BHQKA = torch.tanh(self.query(query_BHQD).unsqueeze(3) + self.key(key_BHKE).unsqueeze(2))

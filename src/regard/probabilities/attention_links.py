@@ -38,7 +38,10 @@ def attention_maps(
     for places_B in in_order_of_length(encoded, BUDGET):
         for site, weights_BHTS in forced(model, encoded.source, encoded.target, places_B).items():
             for row, place in enumerate(places_B.tolist()):
-                looked_at, written = line_groups(pairs.sources[place], source), line_groups(pairs.targets[place], target)
+                looked_at, written = (
+                    line_groups(pairs.sources[place], source),
+                    line_groups(pairs.targets[place], target),
+                )
                 end = looked_at[-1].stop
                 cut_HTS = weights_BHTS[row, :, : written[-1].stop + 1, : end + 1]
                 columns = looked_at if mask_sinks else [*looked_at, range(end, end + 1)]
@@ -50,7 +53,10 @@ def attention_maps(
 
 def links_of_heads(maps: dict[Head, list[Tensor]], pairs: Parallel) -> dict[Head, list[Links]]:
     sizes = [len(words(line)) for line in pairs.sources]
-    return {head: [from_weights(*both) for both in zip(weights, sizes, strict=True)] for head, weights in maps.items()}
+    return {
+        head: [from_weights(*both) for both in zip(weights, sizes, strict=True)]
+        for head, weights in maps.items()
+    }
 
 
 def best_head(links: dict[Head, list[Links]], gold: Sequence[Links]) -> tuple[Head, int]:

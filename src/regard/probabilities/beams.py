@@ -40,7 +40,9 @@ def beam_search(
     device, rows = model.device, len(longest_B)
     alive = torch.arange(rows)  # the sentences that are still written
     score_BK = torch.full((rows, beam), -torch.inf, device=device)
-    score_BK[:, 0], state = _read_prefix(model, state, rows, prefix)  # all beams are equal at first: only one goes on
+    score_BK[:, 0], state = _read_prefix(
+        model, state, rows, prefix
+    )  # all beams are equal at first: only one goes on
     state = state.pick(torch.arange(rows, device=device).repeat_interleave(beam))
     token_BK = torch.full((rows, beam), prefix[-1] if prefix else model.start, device=device)
     written_BKT = torch.tensor(prefix, dtype=torch.long, device=device).expand(rows, beam, -1)
@@ -63,21 +65,31 @@ def beam_search(
         written_BKT = written_BKT.gather(1, parent_BK.unsqueeze(2).expand(-1, -1, step - 1))
         written_BKT = torch.cat([written_BKT, token_BK.unsqueeze(2)], 2)
         done = at_limit | _settled(finished, alive, score_BK, step, penalty, beam)
-        for place in at_limit.nonzero().squeeze(1).tolist():  # hypotheses without an end are taken as they are
+        for place in (
+            at_limit.nonzero().squeeze(1).tolist()
+        ):  # hypotheses without an end are taken as they are
             for ids, value in zip(written_BKT[place].tolist(), score_BK[place].tolist(), strict=True):
                 if value > -torch.inf and len(finished[int(alive[place])]) < beam:
-                    finished[int(alive[place])].append(Hypothesis(ids, value, value / step**penalty, ended=False))
+                    finished[int(alive[place])].append(
+                        Hypothesis(ids, value, value / step**penalty, ended=False)
+                    )
         running = (~done).nonzero().squeeze(1)
         if not len(running):
             break
-        parents = (torch.arange(len(alive), device=device).unsqueeze(1) * beam + parent_BK)[running.to(device)]
+        parents = (torch.arange(len(alive), device=device).unsqueeze(1) * beam + parent_BK)[
+            running.to(device)
+        ]
         state = state.pick(parents.flatten())
         alive = alive[running]
-        score_BK, token_BK, written_BKT = (tensor[running.to(device)] for tensor in (score_BK, token_BK, written_BKT))
+        score_BK, token_BK, written_BKT = (
+            tensor[running.to(device)] for tensor in (score_BK, token_BK, written_BKT)
+        )
     return [sorted(hypotheses, key=lambda hypothesis: -hypothesis.score)[:beam] for hypotheses in finished]
 
 
-def _read_prefix(model: LanguageModel, state: State, rows: int, prefix: Sequence[int]) -> tuple[Tensor, State]:
+def _read_prefix(
+    model: LanguageModel, state: State, rows: int, prefix: Sequence[int]
+) -> tuple[Tensor, State]:
     """(log P of the prefix in each row, the state after all but its last token)."""
     if not prefix:
         return torch.zeros(rows, device=model.device), state
@@ -103,7 +115,9 @@ def _collect(
         return
     written_NT = written_BKT[place_N, parent_BC[place_N, candidate_N]].tolist()
     sentences = alive[place_N.to(alive.device)].tolist()
-    for sentence, value, ids in zip(sentences, value_BC[place_N, candidate_N].tolist(), written_NT, strict=True):
+    for sentence, value, ids in zip(
+        sentences, value_BC[place_N, candidate_N].tolist(), written_NT, strict=True
+    ):
         finished[sentence].append(Hypothesis(ids, value, value / step**penalty))
 
 

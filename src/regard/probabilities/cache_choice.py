@@ -7,7 +7,13 @@ from regard.models.wrappers.neural_cache import NeuralCache
 from regard.probabilities.measures import best_weight, token_losses
 from regard.tokens.contract import Encoded
 
-THETAS = (0.003, 0.015, 0.075, 0.375, 1.875)  # the size of states differs from family to family: below 1 with tanh, near 1 with a norm
+THETAS = (
+    0.003,
+    0.015,
+    0.075,
+    0.375,
+    1.875,
+)  # the size of states differs from family to family: below 1 with tanh, near 1 with a norm
 FINER = math.sqrt(5)
 
 

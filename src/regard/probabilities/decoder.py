@@ -79,10 +79,14 @@ class _Rows:
 
     def next_log_probs(self) -> Tensor:
         """(B, V): read what has not been read, and predict."""
-        full = [row for row, filled in enumerate(self._filled) if not self._fits(filled + len(self._unread[row]))]
+        full = [
+            row for row, filled in enumerate(self._filled) if not self._fits(filled + len(self._unread[row]))
+        ]
         if not full:
             log_probs_BV, self._state = self._read(self._unread, self._state)
-            self._filled = [filled + len(unread) for filled, unread in zip(self._filled, self._unread, strict=True)]
+            self._filled = [
+                filled + len(unread) for filled, unread in zip(self._filled, self._unread, strict=True)
+            ]
             return log_probs_BV
         for row in full:
             self._unread[row], self._filled[row] = self._last_half(self._history[row]), 0
@@ -96,7 +100,9 @@ class _Rows:
                 states.append(some[1])
         order = torch.tensor([*full, *rest]).argsort()
         self._state = State.join(states).pick(order.to(self._model.device)) if rest else states[0]
-        self._filled = [filled + len(unread) for filled, unread in zip(self._filled, self._unread, strict=True)]
+        self._filled = [
+            filled + len(unread) for filled, unread in zip(self._filled, self._unread, strict=True)
+        ]
         return torch.cat(log_probs)[order]
 
     def _read(self, rows: Sequence[Sequence[int]], state: State, slide: bool = False) -> tuple[Tensor, State]:

@@ -73,7 +73,9 @@ class Jumps(Order):
         pairs, length, words = chance_PJN.shape[0], chance_PJN.shape[1], chance_PJN.shape[2] - 1
         jumps = self._jumps(words)
         none_PJ1, said_PJI = self.NONE * chance_PJN[:, :, :1], (1 - self.NONE) * chance_PJN[:, :, 1:]
-        forward = np.empty((length, 2, pairs, words + 1))  # [:, 0] really there, [:, 1] still there; position 0 is before the first
+        forward = np.empty(
+            (length, 2, pairs, words + 1)
+        )  # [:, 0] really there, [:, 1] still there; position 0 is before the first
         before = np.zeros((pairs, words + 1))
         before[:, 0] = 1
         for j in range(length):
@@ -96,7 +98,9 @@ class Jumps(Order):
             after = np.where(real_PJ[:, j, None], earlier / earlier.max(1, keepdims=True), after)
         return posterior_PJN
 
-    def _note(self, before_PN: np.ndarray, jumps: np.ndarray, reached_PI: np.ndarray, mass_P: np.ndarray) -> None:
+    def _note(
+        self, before_PN: np.ndarray, jumps: np.ndarray, reached_PI: np.ndarray, mass_P: np.ndarray
+    ) -> None:
         """Add up the jumps that lead here: P(i', i) ~ before(i') p(i - i') reached(i), with the mass that did not stand for none."""
         total_P = np.einsum("pm,mi,pi->p", before_PN, jumps, reached_PI)
         share_P = mass_P / np.maximum(total_P, np.finfo(float).tiny)
@@ -124,9 +128,15 @@ class CountedAligner:
 
     def __init__(self, sources: Sentences, targets: Sentences, by: CountedName = "model-1", rounds: int = 10):
         self._source, self._target = _numbers(sources, first=NOTHING + 1), _numbers(targets, first=0)
-        keys = {self._key(e, f) for source, target in zip(sources, targets, strict=True) for e, f in product((None, *source), target)}
+        keys = {
+            self._key(e, f)
+            for source, target in zip(sources, targets, strict=True)
+            for e, f in product((None, *source), target)
+        }
         self._cells_C = np.array(sorted(keys), dtype=np.int64)
-        self._chance_C = np.full(len(keys) + 1, 1 / max(1, len(self._target)))  # the last is of words never counted together
+        self._chance_C = np.full(
+            len(keys) + 1, 1 / max(1, len(self._target))
+        )  # the last is of words never counted together
         self._order: Order = AnyOrder()
         batches = list(self._batches(sources, targets))
         self._count(batches, rounds)
@@ -139,7 +149,10 @@ class CountedAligner:
         for _ in range(rounds):
             count_C = np.zeros(len(self._chance_C))
             for batch in batches:  # expectation: which source word said this one
-                share_PJN = self._order.posterior(self._chance_C[batch.cell_PJN], batch.real_PJ) * batch.real_PJ[:, :, None]
+                share_PJN = (
+                    self._order.posterior(self._chance_C[batch.cell_PJN], batch.real_PJ)
+                    * batch.real_PJ[:, :, None]
+                )
                 count_C += np.bincount(batch.cell_PJN.ravel(), share_PJN.ravel(), minlength=len(count_C))
             total_C = np.bincount(row_C, count_C[:-1])[row_C]  # maximisation
             self._chance_C = np.append(np.maximum(count_C[:-1] / np.maximum(total_C, FLOOR), FLOOR), FLOOR)
@@ -163,7 +176,9 @@ class CountedAligner:
 
     def _batch(self, sources: Sentences, targets: Sentences, numbers_P: np.ndarray) -> Batch:
         longest = max(len(targets[number]) for number in numbers_P)
-        e_PN = np.array([[NOTHING, *(self._source.get(word, -1) for word in sources[number])] for number in numbers_P])
+        e_PN = np.array(
+            [[NOTHING, *(self._source.get(word, -1) for word in sources[number])] for number in numbers_P]
+        )
         f_PJ = np.full((len(numbers_P), longest), -1)
         for row, number in enumerate(numbers_P):
             f_PJ[row, : len(targets[number])] = [self._target.get(word, -2) for word in targets[number]]
@@ -186,13 +201,17 @@ class CountedAligner:
         for batch in self._batches(sources, targets):
             posterior_PJN = self._order.posterior(self._chance_C[batch.cell_PJN], batch.real_PJ)
             best_PJ = posterior_PJN[:, :, 1:].argmax(2)
-            likelier_PJ = posterior_PJN[:, :, 1:].max(2) >= posterior_PJN[:, :, NOTHING] * (1 - 1e-9)  # a word goes before none
+            likelier_PJ = posterior_PJN[:, :, 1:].max(2) >= posterior_PJN[:, :, NOTHING] * (
+                1 - 1e-9
+            )  # a word goes before none
             for p, j in zip(*np.nonzero(batch.real_PJ & likelier_PJ), strict=True):
                 links[batch.numbers_P[p]].add((int(best_PJ[p, j]), int(j)))
         return [frozenset(one) for one in links]
 
 
-def count_links(sources: Sentences, targets: Sentences, by: CountedName = "model-1", symmetry: Symmetry | None = None) -> list[Links]:
+def count_links(
+    sources: Sentences, targets: Sentences, by: CountedName = "model-1", symmetry: Symmetry | None = None
+) -> list[Links]:
     """The links of a parallel text, counted on that text; with a symmetry both directions are counted and put together."""
     forward = CountedAligner(sources, targets, by).align(sources, targets)
     if symmetry is None:
@@ -202,4 +221,7 @@ def count_links(sources: Sentences, targets: Sentences, by: CountedName = "model
 
 
 def _numbers(sentences: Sentences, first: int) -> dict[str, int]:
-    return {word: number for number, word in enumerate(dict.fromkeys(word for words in sentences for word in words), first)}
+    return {
+        word: number
+        for number, word in enumerate(dict.fromkeys(word for words in sentences for word in words), first)
+    }

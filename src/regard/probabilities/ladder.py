@@ -57,7 +57,13 @@ def ladders(columns: list[Column]) -> list[Ladder]:
     found = []
     for group in groups.values():
         tokenizer, ids = group[0].tokenizer, group[0].text.ids_N.tolist()
-        found.append(Ladder([tokenizer.name(i) for i in ids], [c.name for c in group], torch.stack([c.nll_N for c in group], 1)))
+        found.append(
+            Ladder(
+                [tokenizer.name(i) for i in ids],
+                [c.name for c in group],
+                torch.stack([c.nll_N for c in group], 1),
+            )
+        )
     return found
 
 

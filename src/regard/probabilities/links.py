@@ -19,7 +19,7 @@ Symmetry = Literal["intersection", "union", "grow-diag", "grow-diag-final", "gro
 
 
 def from_weights(weights_JI: Tensor, words: int) -> Links:
-    """Each target word with the source word of the highest weight. A word without weight, or with most weight behind the words, has none."""
+    """Each target word with the source word of its highest weight. Words without weight, or with most of it behind the words, have none."""
     best_J = weights_JI.max(1)
     pairs = enumerate(zip(best_J.values.tolist(), best_J.indices.tolist(), strict=True))
     return frozenset((i, j) for j, (weight, i) in pairs if weight > 0 and i < words)
@@ -45,14 +45,18 @@ class Agreement:
     recall: float
 
 
-def agreement(links: Sequence[Links], sure: Sequence[Links], possible: Sequence[Links] | None = None) -> Agreement:
+def agreement(
+    links: Sequence[Links], sure: Sequence[Links], possible: Sequence[Links] | None = None
+) -> Agreement:
     """How well links agree with the sure and the possible links of the same sentences."""
     every = sure if possible is None else [one | other for one, other in zip(sure, possible, strict=True)]
     made, certain = sum(map(len, links)), sum(map(len, sure))
     in_sure = sum(len(one & other) for one, other in zip(links, sure, strict=True))
     in_possible = sum(len(one & other) for one, other in zip(links, every, strict=True))
     if not made and not certain:
-        return Agreement(aer=0.0, precision=1.0, recall=1.0)  # there was nothing to link, and nothing was linked
+        return Agreement(
+            aer=0.0, precision=1.0, recall=1.0
+        )  # there was nothing to link, and nothing was linked
     return Agreement(
         aer=1 - (in_sure + in_possible) / max(1, made + certain),
         precision=in_possible / made if made else 0.0,
@@ -91,8 +95,8 @@ def symmetrise(forward: Links, backward: Links, how: Symmetry) -> Links:
         both = how == "grow-diag-final-and"
         for direction in (forward, backward):
             for i, j in sorted(direction):
-                free = [i not in sources, j not in targets]
-                if all(free) if both else any(free):
+                sides = [i not in sources, j not in targets]
+                if all(sides) if both else any(sides):
                     add((i, j))
     return frozenset(chosen)
 
@@ -113,10 +117,14 @@ def parse_links(text: str, name: str, index: int = 0) -> list[tuple[Links, Links
             mark = next((mark for mark in "-p?" if mark in word), None)
             parts = word.split(mark) if mark else []
             if len(parts) != 2 or not all(part.isascii() and part.isdigit() for part in parts):
-                raise UserError(f"{name}: line {number}: {word!r} is not a link; write i-j (sure), ipj or i?j (possible)")
+                raise UserError(
+                    f"{name}: line {number}: {word!r} is not a link; write i-j (sure), ipj or i?j (possible)"
+                )
             link = (int(parts[0]) - index, int(parts[1]) - index)
             if min(link) < 0:
-                raise UserError(f"{name}: line {number}: {word!r} lies below the first word; words are counted from {index} here")
+                raise UserError(
+                    f"{name}: line {number}: {word!r} lies below the first word; words are counted from {index} here"
+                )
             (sure if mark == "-" else possible).add(link)
         parsed.append((frozenset(sure), frozenset(possible)))
     return parsed

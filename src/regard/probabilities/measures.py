@@ -13,8 +13,8 @@ import torch
 from torch import Tensor
 
 from regard.errors import UserError
-from regard.models.contract import LanguageModel
-from regard.tokens.batches import Batch, overlapping, whole_documents, window_batches
+from regard.models.contract import LanguageModel, Prediction
+from regard.tokens.batches import Batch, Rows, overlapping, whole_documents, window_batches
 from regard.tokens.contract import Encoded, Tokenizer
 from regard.tokens.pairs import EncodedPairs, pair_batches
 
@@ -30,6 +30,7 @@ class Protocol:
     context: int | None  # None: the state is carried through the whole document
     stride: int | None
     cache: dict[str, float] | None = None  # size, theta and share of a neural cache
+    mixture: tuple[float, ...] | None = None  # the weights of a mixture's models
 
 
 @dataclass(frozen=True)
@@ -53,7 +54,9 @@ def token_losses(model: LanguageModel, examples: Examples, stride: int | None = 
     check_stride(model, stride)
     members = model.members()
     total_N = None
-    for member in members:  # each in its own context: a model without a bound is not cut to the windows of another
+    for (
+        member
+    ) in members:  # each in its own context: a model without a bound is not cut to the windows of another
         nll_N = torch.empty(len(_targets(examples)), dtype=torch.float64)
         for places, nll in scores(member.model, examples, stride if member.model.context else None):
             nll_N[places] = nll.double()
@@ -64,20 +67,30 @@ def token_losses(model: LanguageModel, examples: Examples, stride: int | None = 
     return total_N
 
 
-def scores(model: LanguageModel, examples: Examples, stride: int | None = None) -> Iterator[tuple[Tensor, Tensor]]:
+def scores(
+    model: LanguageModel, examples: Examples, stride: int | None = None
+) -> Iterator[tuple[Tensor, Tensor]]:
     """(places, nll) of the tokens, batch by batch; every token comes once."""
-    for batch in _batches(model, examples, stride):
+    for rows, prediction in read_examples(model, examples, stride):
         with torch.inference_mode():
+            nll_BT = prediction.nll(rows.targets_BT.to(model.device)).cpu()
+        scored_BT = rows.places_BT >= 0
+        yield rows.places_BT[scored_BT], nll_BT[scored_BT]
+
+
+def read_examples(
+    model: LanguageModel, examples: Examples, stride: int | None = None
+) -> Iterator[tuple[Rows, Prediction]]:
+    """All rows of a text or of sentence pairs, with the model's prediction; every token is a target once."""
+    for batch in _batches(model, examples, stride):
+        with torch.inference_mode():  # never across a yield: the caller's mode is its own
             given = batch.given if isinstance(batch.given, int) else batch.given.to(model.device)
             state = model.begin(given)
         for rows in batch.segments:
             with torch.inference_mode():
                 prediction, state = model(rows.tokens_BT.to(model.device), state)
-                nll_BT = prediction.nll(rows.targets_BT.to(model.device)).cpu()
-            scored_BT = rows.places_BT >= 0
-            yield rows.places_BT[scored_BT], nll_BT[scored_BT]
-            if model.context is not None:
-                state = state.next_window()
+                state = state if model.context is None else state.next_window()
+            yield rows, prediction
 
 
 def _batches(model: LanguageModel, examples: Examples, stride: int | None) -> Iterator[Batch]:
@@ -85,11 +98,19 @@ def _batches(model: LanguageModel, examples: Examples, stride: int | None) -> It
     if isinstance(examples, EncodedPairs):
         assert model.given is not None
         budget = model.batch_tokens // 4  # both sides are read
-        return pair_batches(examples, start=start, padding=padding, source_padding=model.given.padding, budget=budget)
+        return pair_batches(
+            examples, start=start, padding=padding, source_padding=model.given.padding, budget=budget
+        )
     # what is remembered from one window to the next needs a document's windows in their order
-    windows = whole_documents(examples) if model.carries else overlapping(examples, context or 1, stride or context or 1)
+    windows = (
+        whole_documents(examples)
+        if model.carries
+        else overlapping(examples, context or 1, stride or context or 1)
+    )
     segment = context or model.row_tokens
-    return window_batches(examples, windows, start=start, padding=padding, segment=segment, budget=model.batch_tokens)
+    return window_batches(
+        examples, windows, start=start, padding=padding, segment=segment, budget=model.batch_tokens
+    )
 
 
 def _targets(examples: Examples) -> Encoded:
@@ -102,10 +123,14 @@ def check_stride(model: LanguageModel, stride: int | None) -> None:
     if model.context is None or not 1 <= stride <= model.context:
         raise UserError("`stride` is for models with a bounded context, and lies between 1 and that context")
     if any(member.model.carries and member.model.context for member in model.members()):
-        raise UserError("a cache goes on from window to window, so windows do not overlap: leave `stride` out")
+        raise UserError(
+            "a cache goes on from window to window, so windows do not overlap: leave `stride` out"
+        )
 
 
-def measure(model: LanguageModel, tokenizer: Tokenizer, texts: list[str], stride: int | None = None) -> Measure:
+def measure(
+    model: LanguageModel, tokenizer: Tokenizer, texts: list[str], stride: int | None = None
+) -> Measure:
     """Measure all of the texts, from characters to figures."""
     began = time.perf_counter()
     encoded = tokenizer.encode_texts(texts)
@@ -124,12 +149,19 @@ def best_weight(first_N: Tensor, second_N: Tensor, rounds: int = 100) -> float:
 
 
 def summarise(
-    model: LanguageModel, tokenizer: Tokenizer, text: Encoded, nll_N: Tensor, began: float, stride: int | None = None
+    model: LanguageModel,
+    tokenizer: Tokenizer,
+    text: Encoded,
+    nll_N: Tensor,
+    began: float,
+    stride: int | None = None,
 ) -> Measure:
     total = float(nll_N.sum())
     finite = math.isfinite(total)
     loss = total / len(text)
     stride = (stride or model.context) if model.context else None
+    weights = tuple(member.weight for member in model.members())
+    mixture = weights if len(weights) > 1 else None
     return Measure(
         loss=loss if finite else None,
         perplexity=math.exp(loss) if finite and loss < 700 else None,
@@ -139,5 +171,5 @@ def summarise(
         unknown_tokens=text.unknown,
         zero_tokens=int(nll_N.isinf().sum()),
         tokens_per_second=len(text) / (time.perf_counter() - began),
-        protocol=Protocol(tokenizer.kind, tokenizer.document, model.context, stride, model.cache()),
+        protocol=Protocol(tokenizer.kind, tokenizer.document, model.context, stride, model.cache(), mixture),
     )

@@ -29,7 +29,9 @@ def paired(said: Sequence[str], others: Sequence[str], references: Sequence[str]
     from sacrebleu.significance import PairedTest, Result
 
     systems: list[tuple[str, Sequence[str]]] = [("one", list(said)), ("other", list(others))]
-    test = PairedTest(systems, {"BLEU": BLEU(), "chrF2": CHRF()}, [list(references)], test_type="bs", n_samples=SAMPLES)
+    test = PairedTest(
+        systems, {"BLEU": BLEU(), "chrF2": CHRF()}, [list(references)], test_type="bs", n_samples=SAMPLES
+    )
     _, scores = test()
     found = {}
     for name, key in (("bleu", "BLEU"), ("chrf", "chrF2")):
@@ -37,7 +39,9 @@ def paired(said: Sequence[str], others: Sequence[str], references: Sequence[str]
         assert isinstance(one, Result)
         assert isinstance(other, Result)
         ahead = other.score - one.score
-        found[name] = Difference(one.score, other.score, ahead, other.p_value if ahead and other.p_value is not None else 1.0)
+        found[name] = Difference(
+            one.score, other.score, ahead, other.p_value if ahead and other.p_value is not None else 1.0
+        )
     return found
 
 

@@ -7,7 +7,18 @@ from typing import Any
 
 from regard.probabilities.measures import Measure
 
-STUDENT = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228)  # 97.5% points for 1, 2, ... degrees of freedom
+STUDENT = (
+    12.706,
+    4.303,
+    3.182,
+    2.776,
+    2.571,
+    2.447,
+    2.365,
+    2.306,
+    2.262,
+    2.228,
+)  # 97.5% points for 1, 2, ... degrees of freedom
 
 
 @dataclass(frozen=True)
@@ -40,7 +51,10 @@ def comparable(first: Measure, second: Measure) -> str | None:
         return "unknown words were replaced by one class, which is easier to predict than they were"
     if first.protocol.cache != second.protocol.cache:
         return "one of them had a cache"
-    if first.protocol.stride not in (None, first.protocol.context) or second.protocol.stride not in (None, second.protocol.context):
+    if first.protocol.stride not in (None, first.protocol.context) or second.protocol.stride not in (
+        None,
+        second.protocol.context,
+    ):
         return "windows overlapped in one of them"
     return None
 
@@ -62,7 +76,10 @@ def notes(results: list[Result]) -> list[str]:
 
 def _reference(results: list[Result]) -> Result:
     """What the others are ranked with: the first without unknown words, or the first."""
-    return next((r for r in results if not r.measure.unknown_tokens and r.measure.bits_per_byte is not None), results[0])
+    return next(
+        (r for r in results if not r.measure.unknown_tokens and r.measure.bits_per_byte is not None),
+        results[0],
+    )
 
 
 def ranked_rows(results: list[Result]) -> list[dict[str, Any]]:
@@ -70,7 +87,9 @@ def ranked_rows(results: list[Result]) -> list[dict[str, Any]]:
     rows = list[dict[str, Any]]()
     for name in dict.fromkeys(result.name for result in results):
         same = [result for result in results if result.name == name]
-        figures = [result.measure.bits_per_byte for result in same if result.measure.bits_per_byte is not None]
+        figures = [
+            result.measure.bits_per_byte for result in same if result.measure.bits_per_byte is not None
+        ]
         mean = statistics.fmean(figures) if figures else None
         losses = [result.measure.loss for result in same if result.measure.loss is not None]
         spread = _interval(figures)
@@ -97,5 +116,7 @@ def _interval(figures: list[float]) -> float | None:
     if len(figures) < 2:
         return None
     freedom = len(figures) - 1
-    t = STUDENT[freedom - 1] if freedom <= len(STUDENT) else 1.960 + 2.372 / freedom + 2.822 / freedom**2  # Cornish and Fisher's series
+    t = (
+        STUDENT[freedom - 1] if freedom <= len(STUDENT) else 1.960 + 2.372 / freedom + 2.822 / freedom**2
+    )  # Cornish and Fisher's series
     return t * statistics.stdev(figures) / math.sqrt(len(figures))

@@ -39,7 +39,9 @@ class Sampling:
         sorted_BV, order_BV = probability_BV.sort(dim=1, descending=True, stable=True)
         if self.top_k is not None:
             sorted_BV[:, self.top_k :] = 0
-        if self.top_p is not None:  # the smallest set of likeliest tokens whose probabilities sum to top_p or more
+        if (
+            self.top_p is not None
+        ):  # the smallest set of likeliest tokens whose probabilities sum to top_p or more
             before_BV = sorted_BV.cumsum(1) - sorted_BV
             sorted_BV[before_BV >= self.top_p * sorted_BV.sum(1, keepdim=True)] = 0
         return order_BV.gather(1, _invert(sorted_BV, uniform_B).unsqueeze(1)).squeeze(1)
@@ -49,7 +51,9 @@ def _invert(weights_BV: Tensor, uniform_B: Tensor) -> Tensor:
     """(B): the first index whose cumulative weight is above uniform x total. An index of weight 0 is never chosen."""
     cumulative_BV = weights_BV.cumsum(1)
     total_B1 = cumulative_BV[:, -1:]
-    wanted_B1 = torch.minimum(uniform_B.unsqueeze(1) * total_B1, torch.nextafter(total_B1, torch.zeros_like(total_B1)))
+    wanted_B1 = torch.minimum(
+        uniform_B.unsqueeze(1) * total_B1, torch.nextafter(total_B1, torch.zeros_like(total_B1))
+    )
     return torch.searchsorted(cumulative_BV, wanted_B1, right=True).squeeze(1)
 
 

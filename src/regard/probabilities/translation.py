@@ -31,7 +31,9 @@ class Translation:
     ids: list[int]  # the end included, unless the length limit was reached
     tokens: list[str]  # the names of the ids
     source_tokens: list[str]
-    attention: dict[str, Tensor] = field(repr=False)  # for each site (H, T, S): row t is the state that predicted token t
+    attention: dict[str, Tensor] = field(
+        repr=False
+    )  # for each site (H, T, S): row t is the state that predicted token t
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,7 +51,9 @@ class Search:
         if self.count < 1 or self.beam < 1:
             raise UserError("`count` and `beam` must be 1 or more")
         if self.count > self.beam and self.sampling is None:
-            raise UserError(f"there are {self.beam} hypotheses with `beam` {self.beam}; `count` cannot be more than that")
+            raise UserError(
+                f"there are {self.beam} hypotheses with `beam` {self.beam}; `count` cannot be more than that"
+            )
 
 
 def crossing_sites(model: LanguageModel) -> list[str]:
@@ -78,7 +82,10 @@ def translate(
         unknown = any(target.unknown in hypothesis.ids for hypotheses in best for hypothesis in hypotheses)
         maps = _attention(model, source_BS, best) if attention or unknown else {}
         for row, place in enumerate(places_B.tolist()):
-            names = [source.name(token) for token in encoded.ids_N[encoded.starts_D[place] : encoded.ends_D[place]].tolist()]
+            names = [
+                source.name(token)
+                for token in encoded.ids_N[encoded.starts_D[place] : encoded.ends_D[place]].tolist()
+            ]
             for number, hypothesis in enumerate(best[row]):
                 ids = [*hypothesis.ids, target.end] if hypothesis.ended else hypothesis.ids
                 weights = {site: rows[row][number] for site, rows in maps.items()}
@@ -93,7 +100,9 @@ def translate_lines(
     model: LanguageModel, source: Tokenizer, target: Tokenizer, lines: Sequence[str], beam: int = 5
 ) -> list[str]:
     """The text of the best translation of each line."""
-    return [best[0].text for best in translate(model, source, target, lines, Search(beam=beam), attention=False)]
+    return [
+        best[0].text for best in translate(model, source, target, lines, Search(beam=beam), attention=False)
+    ]
 
 
 def _check(model: LanguageModel, encoded: Encoded, lines: Sequence[str]) -> None:
@@ -121,12 +130,19 @@ def _batches(length_B: Tensor, beam: int) -> Iterator[Tensor]:
 
 @torch.inference_mode()
 def _search(
-    model: LanguageModel, source_BS: Tensor, target: Tokenizer, length_B: Tensor, places_B: Tensor, search: Search
+    model: LanguageModel,
+    source_BS: Tensor,
+    target: Tokenizer,
+    length_B: Tensor,
+    places_B: Tensor,
+    search: Search,
 ) -> list[list[Hypothesis]]:
     longest_B = (2 * length_B + 10).clamp(max=model.context or 1 << 30)
     state = model.begin(source_BS)
     if search.sampling is None:
-        found = beam_search(model, state, target.end, search.beam, longest_B, search.penalty, prefix=search.prefix)
+        found = beam_search(
+            model, state, target.end, search.beam, longest_B, search.penalty, prefix=search.prefix
+        )
         return [hypotheses[: search.count] for hypotheses in found]
     rows = torch.arange(len(source_BS), device=model.device).repeat_interleave(search.count)
     numbers = [place * search.count + sample for place in places_B.tolist() for sample in range(search.count)]
@@ -143,14 +159,18 @@ def _sampled(
     ids, log_probs = [list[int]() for _ in longest], [0.0] * len(longest)
     prompts = [[model.start]] * len(longest)
     for written in generate(model, state, prompts, max(longest), end, search.sampling, search.seed, numbers):
-        for row, (token, log_prob) in enumerate(zip(written.token_B.tolist(), written.log_prob_B.tolist(), strict=True)):
+        for row, (token, log_prob) in enumerate(
+            zip(written.token_B.tolist(), written.log_prob_B.tolist(), strict=True)
+        ):
             if token != ENDED and len(ids[row]) < longest[row]:
                 ids[row].append(token)
                 log_probs[row] += log_prob
     hypotheses = list[Hypothesis]()
     for tokens, log_prob in zip(ids, log_probs, strict=True):
         ended = tokens[-1] == end
-        hypotheses.append(Hypothesis(tokens[:-1] if ended else tokens, log_prob, log_prob / len(tokens), ended))
+        hypotheses.append(
+            Hypothesis(tokens[:-1] if ended else tokens, log_prob, log_prob / len(tokens), ended)
+        )
     return hypotheses
 
 
@@ -190,10 +210,13 @@ def _text(target: Tokenizer, ids: list[int], source: list[str], attention: dict[
     """
     if target.kind != "word" or target.unknown not in ids or not attention:
         return target.decode(ids)
-    weights_TS = torch.stack([weights_HTS.mean(0) for weights_HTS in attention.values()]).mean(0)[:, : len(source)]
+    weights_TS = torch.stack([weights_HTS.mean(0) for weights_HTS in attention.values()]).mean(0)[
+        :, : len(source)
+    ]
     best_T = weights_TS.argmax(1).tolist()
     return " ".join(
-        source[best_T[place]] if token == target.unknown else target.name(token) for place, token in enumerate(ids)
+        source[best_T[place]] if token == target.unknown else target.name(token)
+        for place, token in enumerate(ids)
     )
 
 

@@ -34,7 +34,9 @@ class TextRecord:
     pairs: int | None = None
     held_out: bool = False
     files: tuple[str, ...] = ()  # as absolute paths; none for the built-in text and standard input
-    folder: str | None = None  # of the run when it was written, so that text moved together with the run is found
+    folder: str | None = (
+        None  # of the run when it was written, so that text moved together with the run is found
+    )
 
     def paths(self, now: Path | None) -> list[str]:
         """Where the files are, for a run that lies in the folder `now`."""
@@ -50,7 +52,9 @@ class Texts:
     @classmethod
     def of(cls, parts: dict[str, list[dict[str, Any]]], out: Path) -> "Texts":
         """The records of a task's texts, with paths that do not depend on where the command was typed."""
-        return cls(**{name: tuple(_record(record, out) for record in records) for name, records in parts.items()})
+        return cls(
+            **{name: tuple(_record(record, out) for record in records) for name, records in parts.items()}
+        )
 
     def every(self) -> Iterator[TextRecord]:
         yield from (*self.train, *self.valid, *self.test)
@@ -104,16 +108,22 @@ class Run:
         """The test or validation text that the run was given when it was trained."""
         records = self.config.texts.test or self.config.texts.valid
         if not records:
-            raise UserError("this run was trained without validation or test text; say which text: --text FILE")
+            raise UserError(
+                "this run was trained without validation or test text; say which text: --text FILE"
+            )
         return [self.read_again(record) for record in records]
 
     def read_again(self, record: TextRecord) -> Source:
         if record.name == "-":
-            raise UserError("this run's text came from standard input and is gone; say which text: --text FILE")
+            raise UserError(
+                "this run's text came from standard input and is gone; say which text: --text FILE"
+            )
         whole = topics() if record.name == BUILT_IN else read_file(record.paths(self.folder)[0])
         source = Source(whole.name, whole.text[record.first :], record.first)
         if source.sha256 != record.sha256:
-            raise UserError(f"{source.name}: has changed since the run was trained; name the text yourself: --text FILE")
+            raise UserError(
+                f"{source.name}: has changed since the run was trained; name the text yourself: --text FILE"
+            )
         return source
 
     def held_out_pairs(self) -> Parallel:
@@ -163,5 +173,7 @@ def writer(run: Run) -> Run:
 def translator(run: Run) -> Run:
     """The run, if its state begins with a source sentence."""
     if run.model.given is None or run.source is None:
-        raise UserError(f"{run.model.family} does not translate; train a recurrent-translator or a transformer-translator")
+        raise UserError(
+            f"{run.model.family} does not translate; train a recurrent-translator or a transformer-translator"
+        )
     return run

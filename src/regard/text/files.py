@@ -35,13 +35,14 @@ class Source:
         return {"name": self.name, "first": self.first, "bytes": len(self.utf8), "sha256": self.sha256}
 
 
-def read(paths: Sequence[str]) -> list[Source]:
-    """Every file behind the paths, in a stable order.
+def read(paths: str | Path | Sequence[str | Path]) -> list[Source]:
+    """Every file behind a path or several, in a stable order.
 
-    >>> [source.name for source in read(["README.md"])]  # doctest: +SKIP
+    >>> [source.name for source in read("README.md")]  # doctest: +SKIP
     ['README.md']
     """
-    return [read_file(name) for path in paths for name in _expand(path)]
+    several = [paths] if isinstance(paths, str | Path) else paths
+    return [read_file(name) for path in several for name in _expand(str(path))]
 
 
 def read_file(name: str) -> Source:

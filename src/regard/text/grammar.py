@@ -9,8 +9,22 @@ from dataclasses import dataclass, field
 
 SENTENCES = 5000
 PERSONS = ("I", "you", "he", "she", "we", "they")
-OBJECTS = {"me": "me", "you": "te", "him": "lo", "her": "la", "us": "nos", "them": "los"}  # English: Spanish clitic
-SAME = {"I": {"me", "us"}, "you": {"you"}, "he": {"him"}, "she": {"her"}, "we": {"us", "me"}, "they": {"them"}}  # would be reflexive
+OBJECTS = {
+    "me": "me",
+    "you": "te",
+    "him": "lo",
+    "her": "la",
+    "us": "nos",
+    "them": "los",
+}  # English: Spanish clitic
+SAME = {
+    "I": {"me", "us"},
+    "you": {"you"},
+    "he": {"him"},
+    "she": {"her"},
+    "we": {"us", "me"},
+    "they": {"them"},
+}  # would be reflexive
 
 NOUNS = {  # English: (Spanish, feminine, a person)
     "dog": ("perro", False, False),
@@ -141,12 +155,19 @@ def _form(subject: str | Phrase) -> int:
     return {"I": 0, "you": 1, "he": 2, "she": 2, "we": 3, "they": 4}[subject]
 
 
-def sentence(subject: str | Phrase, verb: tuple[str, str] | str, thing: str | Phrase | None = None, adverb: str | None = None) -> Pair:
+def sentence(
+    subject: str | Phrase,
+    verb: tuple[str, str] | str,
+    thing: str | Phrase | None = None,
+    adverb: str | None = None,
+) -> Pair:
     """Subject, verb, perhaps an object (a pronoun or a phrase), perhaps an adverb."""
     made, form = Sentence(), _form(subject)
     subject_places = made.english(subject.english() if isinstance(subject, Phrase) else subject)
     verb_places = made.english(verb if isinstance(verb, str) else verb[form == 2])
-    thing_places = [] if thing is None else made.english(thing.english() if isinstance(thing, Phrase) else thing)
+    thing_places = (
+        [] if thing is None else made.english(thing.english() if isinstance(thing, Phrase) else thing)
+    )
     adverb_places = made.english(adverb) if adverb else []
     if isinstance(subject, Phrase):
         subject.add_spanish(made, subject_places, as_object=False)

@@ -38,7 +38,9 @@ class Parallel:
 
     def record(self) -> dict[str, Any]:
         """What a run remembers of a text it has read."""
-        data = "\n".join(f"{source}\t{target}" for source, target in zip(self.sources, self.targets, strict=True)).encode()
+        data = "\n".join(
+            f"{source}\t{target}" for source, target in zip(self.sources, self.targets, strict=True)
+        ).encode()
         return {
             "name": self.name,
             "files": list(self.files),
@@ -65,7 +67,13 @@ class Parallel:
 
     def turned(self) -> "Parallel":
         """The same the other way round."""
-        return replace(self, sources=self.targets, targets=self.sources, alignments=turned(self.alignments), possible=turned(self.possible))
+        return replace(
+            self,
+            sources=self.targets,
+            targets=self.sources,
+            alignments=turned(self.alignments),
+            possible=turned(self.possible),
+        )
 
 
 def words(line: str) -> list[str]:
@@ -81,7 +89,13 @@ def files_of(record: dict[str, Any], folder: Path | None) -> list[str]:
     """The files of a text that a run remembers; the first runs remember their names as one."""
     if folder is not None and "paths" in record:
         return [relocated(path, record["folder"], folder) for path in record["paths"]]
-    return record["files"] if "files" in record else [] if record["name"] == BUILT_IN else record["name"].split(" ")
+    return (
+        record["files"]
+        if "files" in record
+        else []
+        if record["name"] == BUILT_IN
+        else record["name"].split(" ")
+    )
 
 
 def read(files: Sequence[str]) -> Parallel:
@@ -89,27 +103,38 @@ def read(files: Sequence[str]) -> Parallel:
     return built_in() if not files else read_table(files[0]) if len(files) == 1 else read_files(*files)
 
 
-def read_pairs(source: str | None, target: str | None, table: str | None) -> Parallel | None:
+def read_pairs(
+    source: str | Path | None, target: str | Path | None, table: str | Path | None
+) -> Parallel | None:
     """Parallel text from two files or a table; None if no file is named."""
     if table is not None:
         if source is not None or target is not None:
             raise UserError("give `pairs`, or `source` and `target`, not both")
-        return read_table(table)
+        return read_table(str(table))
     if (source is None) != (target is None):
-        raise UserError("`source` and `target` go together: a file of sentences and one of their translations")
-    return None if source is None or target is None else read_files(source, target)
+        raise UserError(
+            "`source` and `target` go together: a file of sentences and one of their translations"
+        )
+    return None if source is None or target is None else read_files(str(source), str(target))
 
 
 def built_in() -> Parallel:
     pairs = english_spanish()
-    return Parallel((), [pair.source for pair in pairs], [pair.target for pair in pairs], [pair.alignment for pair in pairs])
+    return Parallel(
+        (),
+        [pair.source for pair in pairs],
+        [pair.target for pair in pairs],
+        [pair.alignment for pair in pairs],
+    )
 
 
 def read_files(source: str, target: str) -> Parallel:
     """Line i of one file is the translation of line i of the other."""
     sources, targets = (read_lines(name) for name in (source, target))
     if len(sources) != len(targets):
-        raise UserError(f"{source} has {len(sources):,} lines and {target} {len(targets):,}: give files whose lines are translations")
+        raise UserError(
+            f"{source} has {len(sources):,} lines and {target} {len(targets):,}: give files whose lines are translations"
+        )
     return _said((source, target), sources, targets)
 
 
@@ -131,7 +156,11 @@ def read_lines(name: str) -> list[str]:
 
 
 def _said(files: tuple[str, ...], sources: list[str], targets: list[str]) -> Parallel:
-    places = [place for place, both in enumerate(zip(sources, targets, strict=True)) if both[0].strip() and both[1].strip()]
+    places = [
+        place
+        for place, both in enumerate(zip(sources, targets, strict=True))
+        if both[0].strip() and both[1].strip()
+    ]
     read = Parallel(files, sources, targets, lines=len(sources))
     if not places:
         raise UserError(f"{read.name}: no pair has words on both sides")
@@ -144,6 +173,13 @@ def hold_out(pairs: Parallel, share: float = 0.1, seed: int = 7) -> tuple[Parall
     random.Random(seed).shuffle(sentences)
     held = set(sentences[: max(1, int(len(sentences) * share))])
     if len(held) == len(sentences):
-        raise UserError(f"{pairs.name}: one sentence cannot be split into training and validation; give more pairs")
-    kept, left = ([place for place, source in enumerate(pairs.sources) if (source in held) == wanted] for wanted in (False, True))
-    return pairs.part(kept), replace(pairs.part(left), places=None, empty=0, lines=len(left))  # what is held out is a text of its own
+        raise UserError(
+            f"{pairs.name}: one sentence cannot be split into training and validation; give more pairs"
+        )
+    kept, left = (
+        [place for place, source in enumerate(pairs.sources) if (source in held) == wanted]
+        for wanted in (False, True)
+    )
+    return pairs.part(kept), replace(
+        pairs.part(left), places=None, empty=0, lines=len(left)
+    )  # what is held out is a text of its own

@@ -42,7 +42,9 @@ class Puzzle:
         """A question as one would type it: AABA?"""
         wrong = sorted(set(question) - set(self.vocabulary))
         if wrong or not question:
-            raise UserError(f"{self.name} has no {' '.join(wrong) or 'empty question'}; its letters are: {' '.join(self.vocabulary)}")
+            raise UserError(
+                f"{self.name} has no {' '.join(wrong) or 'empty question'}; its letters are: {' '.join(self.vocabulary)}"
+            )
         return [self.vocabulary.index(letter) for letter in question]
 
 

@@ -85,7 +85,9 @@ def _segments(text: Encoded, windows: Windows, start: int, padding: int, segment
         real_BT = place_BT < windows.last_W.unsqueeze(1)
         place_BT = place_BT.clamp(max=len(text) - 1)
         # the token before the target is read; before the first token of a document stands the start mark
-        read_BT = torch.where(place_BT == windows.document_W.unsqueeze(1), start, text.ids_N[place_BT - 1].long())
+        read_BT = torch.where(
+            place_BT == windows.document_W.unsqueeze(1), start, text.ids_N[place_BT - 1].long()
+        )
         scored_BT = real_BT & (place_BT >= windows.scored_W.unsqueeze(1))
         yield Rows(
             torch.where(real_BT, read_BT, padding),

@@ -54,7 +54,9 @@ def _train_others(texts: list[str], options: TokenOptions) -> Tokenizer:
         case "bpe":
             size = 1024 if options.bpe_size is None else options.bpe_size
             if not 257 <= size <= 1 << 20:
-                raise UserError("--bpe-size must be 257 (256 bytes and an end) or more, and at most 1,048,576")
+                raise UserError(
+                    "--bpe-size must be 257 (256 bytes and an end) or more, and at most 1,048,576"
+                )
             return SubwordTokenizer.train(texts, options.document, size)
         case "word":
             assert options.vocabulary is not None

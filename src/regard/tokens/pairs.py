@@ -44,8 +44,12 @@ def encode_pairs(
         return EncodedPairs(both[0], both[1]), pairs
     kept = pairs.part(fits_P.nonzero().squeeze(1).tolist())
     if not len(kept):
-        raise UserError(f"{pairs.name}: every {what} has more than {limit} tokens on a side; raise `longest` or `context`")
-    encoded = EncodedPairs(encode_lines(source, kept.sources), encode_lines(target, kept.targets), int((~fits_P).sum()))
+        raise UserError(
+            f"{pairs.name}: every {what} has more than {limit} tokens on a side; raise `longest` or `context`"
+        )
+    encoded = EncodedPairs(
+        encode_lines(source, kept.sources), encode_lines(target, kept.targets), int((~fits_P).sum())
+    )
     return encoded, kept
 
 
@@ -87,7 +91,9 @@ def in_order_of_length(pairs: EncodedPairs, budget: int) -> Iterator[Tensor]:
     yield from cut_into_batches(pairs, budget, length_P.argsort(stable=True))
 
 
-def pair_batches(pairs: EncodedPairs, *, start: int, padding: int, source_padding: int, budget: int) -> Iterator[Batch]:
+def pair_batches(
+    pairs: EncodedPairs, *, start: int, padding: int, source_padding: int, budget: int
+) -> Iterator[Batch]:
     """All pairs once: the state of a row begins with the source sentence, and the row is the target sentence."""
     for places_B in in_order_of_length(pairs, budget):
         rows = target_rows(pairs.target, places_B, start, padding)
@@ -102,7 +108,13 @@ class PairSchedule(Schedule):
     """Shuffled pairs. Within a pool of many batches, pairs of similar length stand together; then the batches are shuffled."""
 
     def __init__(self, pairs: EncodedPairs, budget: int, seed: int, source_padding: int):
-        self._pairs, self._budget, self._seed, self._epoch, self._padding = pairs, budget, seed, -1, source_padding
+        self._pairs, self._budget, self._seed, self._epoch, self._padding = (
+            pairs,
+            budget,
+            seed,
+            -1,
+            source_padding,
+        )
         self._length_P = torch.maximum(pairs.source.lengths_D, pairs.target.lengths_D)
         self._batches = list[Tensor]()
 
@@ -113,7 +125,9 @@ class PairSchedule(Schedule):
             pool = max(1, POOL * self._budget // max(1, int(self._length_P.float().mean())))
             parts = [part[self._length_P[part].argsort(stable=True)] for part in order_P.split(pool)]
             dealt = [batch for part in parts for batch in cut_into_batches(self._pairs, self._budget, part)]
-            self._batches = [dealt[number] for number in torch.randperm(len(dealt), generator=generator).tolist()]
+            self._batches = [
+                dealt[number] for number in torch.randperm(len(dealt), generator=generator).tolist()
+            ]
             self._epoch = epoch
         return self._batches
 

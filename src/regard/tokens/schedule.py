@@ -34,7 +34,9 @@ class Corpus:
     def rows(self, place_BT: Tensor, padding: int) -> tuple[Tensor, Tensor]:
         """(tokens, targets)"""
         some_BT, index_BT = place_BT >= 0, place_BT.clamp(min=0)
-        return torch.where(some_BT, self.read_N[index_BT].long(), padding), torch.where(some_BT, self.ids_N[index_BT].long(), -1)
+        return torch.where(some_BT, self.read_N[index_BT].long(), padding), torch.where(
+            some_BT, self.ids_N[index_BT].long(), -1
+        )
 
 
 WINDOWS = 32  # in a stretch of a long document
@@ -65,7 +67,9 @@ class WindowSchedule(Schedule):
 
     def __init__(self, text: Encoded, context: int, batch: int, seed: int):
         if len(text) < context:
-            raise UserError(f"the training text has {len(text)} tokens; a --context of {context} needs at least that many, give more text")
+            raise UserError(
+                f"the training text has {len(text)} tokens; a --context of {context} needs at least that many, give more text"
+            )
         self._length = min(context, int((text.ends_D - text.starts_D).max()))
         # a long document is cut in stretches, each with a phase of its own: otherwise an epoch would see words at few places of a window
         self._starts_D, self._ends_D = _pieces(text, WINDOWS * self._length)
@@ -128,7 +132,9 @@ class LaneSchedule(Schedule):
         for lane, pieces in enumerate(lanes):
             many = segments_P[pieces]
             place = torch.arange(int(many.sum())) - (many.cumsum(0) - many).repeat_interleave(many)
-            start_BS[lane, : len(place)] = self._start_P[pieces].repeat_interleave(many) + place * self._segment
+            start_BS[lane, : len(place)] = (
+                self._start_P[pieces].repeat_interleave(many) + place * self._segment
+            )
             end_BS[lane, : len(place)] = self._end_P[pieces].repeat_interleave(many)
             fresh_BS[lane, : len(place)] = place == 0
         self._start_BS, self._end_BS, self._fresh_BS, self._epoch = start_BS, end_BS, fresh_BS, epoch

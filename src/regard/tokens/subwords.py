@@ -34,12 +34,16 @@ class SubwordTokenizer(Tokenizer):
             initial_alphabet=sorted(pre_tokenizers.ByteLevel.alphabet()),
             show_progress=False,
         )
-        library.train_from_iterator((line for text in texts for line in text.splitlines(keepends=True)), trainer)
+        library.train_from_iterator(
+            (line for text in texts for line in text.splitlines(keepends=True)), trainer
+        )
         return cls(library, document)
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> "SubwordTokenizer":
-        return cls(Library.from_str(json.dumps(data["bpe"])), data["document"], data.get("end"), data.get("size"))
+        return cls(
+            Library.from_str(json.dumps(data["bpe"])), data["document"], data.get("end"), data.get("size")
+        )
 
     def encode_documents(self, documents: list[str]) -> tuple[np.ndarray, np.ndarray]:
         encoded = [np.array(one.ids, dtype=np.int32) for one in self._library.encode_batch_fast(documents)]
@@ -50,13 +54,22 @@ class SubwordTokenizer(Tokenizer):
     def _bytes(self) -> list[bytes]:
         letters = _byte_of_letter()
         names = [self._library.id_to_token(token) or "" for token in range(self.size)]
-        return [bytes(letters[letter] for letter in name) if set(name) <= set(letters) else name.encode() for name in names]
+        return [
+            bytes(letters[letter] for letter in name) if set(name) <= set(letters) else name.encode()
+            for name in names
+        ]
 
     def token_bytes(self, token: int, previous: int | None) -> bytes:
         return self.end_bytes if token == self.end else self._bytes[token]
 
     def to_json(self) -> dict[str, Any]:
-        return {"kind": self.kind, "document": self.document, "bpe": json.loads(self._library.to_str()), "end": self.end, "size": self.size}
+        return {
+            "kind": self.kind,
+            "document": self.document,
+            "bpe": json.loads(self._library.to_str()),
+            "end": self.end,
+            "size": self.size,
+        }
 
 
 def _byte_of_letter() -> dict[str, int]:

@@ -24,7 +24,11 @@ def word_groups(tokens: Sequence[str], kind: str = "bpe") -> list[range]:
 
 def line_groups(line: str, tokenizer: Tokenizer) -> list[range]:
     """The tokens of each word of a line."""
-    names = list(line) if tokenizer.kind == "char" else [tokenizer.name(token) for token in tokenizer.prompt(line)]
+    names = (
+        list(line)
+        if tokenizer.kind == "char"
+        else [tokenizer.name(token) for token in tokenizer.prompt(line)]
+    )
     return word_groups(names, tokenizer.kind)
 
 
@@ -33,7 +37,11 @@ def word_starts(tokens: Sequence[str]) -> list[int]:
 
     So a line has as many words as `parallel.words` counts.
     """
-    starts, blanks, parted = list[int](), None, True  # blanks: where a run of blanks began; parted: the next letter begins a word
+    starts, blanks, parted = (
+        list[int](),
+        None,
+        True,
+    )  # blanks: where a run of blanks began; parted: the next letter begins a word
     for place, token in enumerate(tokens):
         blank = not token.strip(BLANKS)
         if token in MARKS or (blank and "\n" in token):

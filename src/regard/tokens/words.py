@@ -32,7 +32,9 @@ class WordTokenizer(Tokenizer):
         self._ids[LINE] = END
 
     @classmethod
-    def train(cls, documents: list[str], document: Document, cutoff: int) -> tuple["WordTokenizer", np.ndarray, np.ndarray]:
+    def train(
+        cls, documents: list[str], document: Document, cutoff: int
+    ) -> tuple["WordTokenizer", np.ndarray, np.ndarray]:
         """Every word seen at least `cutoff` times, the most frequent first (ties in the order of the text).
 
         Gives the encoded documents too: splitting a large text is what takes the time, so it is done once.
@@ -58,7 +60,9 @@ class WordTokenizer(Tokenizer):
 
     def prompt(self, text: str) -> list[int]:
         ids, _ = self.encode_documents([text])
-        return ids.tolist() if text.endswith("\n") else ids[:-1].tolist()  # a line that is whole has its own end
+        return (
+            ids.tolist() if text.endswith("\n") else ids[:-1].tolist()
+        )  # a line that is whole has its own end
 
     def token_bytes(self, token: int, previous: int | None) -> bytes:
         if token == END:
@@ -77,7 +81,12 @@ class _Ids(dict[bytes, int]):
 
 def _encode(documents: list[str], ids_of: dict[bytes, int], end: int) -> tuple[np.ndarray, np.ndarray]:
     lines = np.fromiter(map(_lines, documents), dtype=np.int64, count=len(documents))
-    ids = np.concatenate([np.fromiter(map(ids_of.__getitem__, chunk), dtype=np.int32, count=len(chunk)) for chunk in _chunks(documents)])
+    ids = np.concatenate(
+        [
+            np.fromiter(map(ids_of.__getitem__, chunk), dtype=np.int32, count=len(chunk))
+            for chunk in _chunks(documents)
+        ]
+    )
     line_ends = np.flatnonzero(ids == end) + 1
     return ids, line_ends[np.cumsum(lines) - 1]
 

@@ -14,8 +14,12 @@ class Board:
         try:
             from torch.utils.tensorboard import SummaryWriter
         except ImportError:
-            raise UserError("--tensorboard needs an extra package: pip install 'regard[tensorboard]'") from None
-        self._writer = SummaryWriter(str(folder), purge_step=step)  # what a killed run wrote after its last checkpoint is not shown
+            raise UserError(
+                "--tensorboard needs an extra package: pip install 'regard[tensorboard]'"
+            ) from None
+        self._writer = SummaryWriter(
+            str(folder), purge_step=step
+        )  # what a killed run wrote after its last checkpoint is not shown
 
     def write(self, row: dict[str, Any]) -> None:
         for name, value in row.items():

@@ -99,11 +99,15 @@ def load_checkpoint(out: Path) -> tuple[dict[str, Tensor], Progress] | None:
         found = _read(folder)
         if found is not None:
             for path in damaged:
-                notify(f"{path} is damaged; it is kept as {set_aside(path).name}, and {folder.name} is used instead")
+                notify(
+                    f"{path} is damaged; it is kept as {set_aside(path).name}, and {folder.name} is used instead"
+                )
             return found
         damaged.append(folder)
     if damaged:
-        raise UserError(f"{damaged[0]}: is damaged, and there is no other checkpoint to resume from; train again into another --out")
+        raise UserError(
+            f"{damaged[0]}: is damaged, and there is no other checkpoint to resume from; train again into another --out"
+        )
     return None
 
 
@@ -114,7 +118,16 @@ def _read(folder: Path) -> tuple[dict[str, Tensor], Progress] | None:
         if file_hash(folder / TENSORS) == written.pop(HASH):
             progress = parse_json(Progress, json.dumps(written).encode(), str(folder / PROGRESS))
             return load_file(folder / TENSORS), progress
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError, SafetensorError, UserError):
+    except (
+        OSError,
+        ValueError,
+        KeyError,
+        TypeError,
+        AttributeError,
+        RecursionError,
+        SafetensorError,
+        UserError,
+    ):
         pass
     return None
 

@@ -21,7 +21,13 @@ from regard.training.weights import BestWeights
 
 
 def descend(
-    model: LanguageModel, task: Task, options: TrainingOptions, seed: int, out: Path, machine: Machine, listener: Listener
+    model: LanguageModel,
+    task: Task,
+    options: TrainingOptions,
+    seed: int,
+    out: Path,
+    machine: Machine,
+    listener: Listener,
 ) -> Progress:
     """Train a model and leave it with its best weights. Metrics, samples and checkpoints go to the folder `out`."""
     model.to(machine.device)
@@ -42,7 +48,9 @@ def descend(
         valid_loss = task.validate(model)
         loss = check_finite(train_loss if valid_loss is None else valid_loss, progress.step)
         judged = task.judge(model, loss)
-        log.write(progress, train_loss, valid_loss, judged, optimisers[0].param_groups[0]["lr"], task.sample(model))
+        log.write(
+            progress, train_loss, valid_loss, judged, optimisers[0].param_groups[0]["lr"], task.sample(model)
+        )
         weights.judge(progress, judged)
 
     with stopping() as stop, kept_for_reuse():
@@ -106,7 +114,9 @@ def next_batch(batches: Batches, progress: Progress):
     return batch
 
 
-def compiled(objective: nn.Module, model: LanguageModel, options: TrainingOptions, machine: Machine) -> nn.Module:
+def compiled(
+    objective: nn.Module, model: LanguageModel, options: TrainingOptions, machine: Machine
+) -> nn.Module:
     """The objective, compiled if that is requested, or if it pays: on a GPU, for models that carry no state."""
     auto = machine.device.type == "cuda" and model.context is not None and model.compiles
     wanted = options.compile == "on" or (options.compile == "auto" and auto)
@@ -142,7 +152,9 @@ class Watch:
 
     def __init__(self, model: LanguageModel, machine: Machine, listener: Listener, progress: Progress):
         inner = (p.numel() for name, p in model.named_parameters() if not name.startswith("embedding"))
-        self._operations = 6 * sum(inner) / machine.peak  # of a token, forward and backward, as a share of a second
+        self._operations = (
+            6 * sum(inner) / machine.peak
+        )  # of a token, forward and backward, as a share of a second
         self._listener, self._progress = listener, progress
         self._began, self._shown, self._loss = time.perf_counter() - progress.seconds, 0.0, math.nan
         self.restart()
@@ -164,4 +176,6 @@ class Watch:
         share = budget.share(progress)
         left = progress.seconds * (1 - share) / max(share, 1e-9)
         peak = self._operations * speed
-        self._listener(Report(progress.step, budget.steps, self._loss, speed, peak, left, progress.best_loss, doing))
+        self._listener(
+            Report(progress.step, budget.steps, self._loss, speed, peak, left, progress.best_loss, doing)
+        )

@@ -13,7 +13,9 @@ def rate(progress: float, options: TrainingOptions) -> float:
     if progress < options.warmup:
         return (progress + 1e-3) / (options.warmup + 1e-3)
     left = 1 - min(1.0, (progress - options.warmup) / (1 - options.warmup))
-    return options.floor + (1 - options.floor) * (left if options.decay == "linear" else 0.5 - 0.5 * math.cos(math.pi * left))
+    return options.floor + (1 - options.floor) * (
+        left if options.decay == "linear" else 0.5 - 0.5 * math.cos(math.pi * left)
+    )
 
 
 def make_optimisers(model: nn.Module, options: TrainingOptions) -> list[torch.optim.Optimizer]:
@@ -25,14 +27,20 @@ def make_optimisers(model: nn.Module, options: TrainingOptions) -> list[torch.op
     vectors = [parameter for _, parameter in named if parameter.dim() != 2]
     optimisers = list[torch.optim.Optimizer]()
     if options.optimiser == "muon" and inner:
-        muon = {"lr": options.learning_rate, "weight_decay": options.weight_decay, "adjust_lr_fn": "match_rms_adamw"}
+        muon = {
+            "lr": options.learning_rate,
+            "weight_decay": options.weight_decay,
+            "adjust_lr_fn": "match_rms_adamw",
+        }
         optimisers.append(torch.optim.Muon(inner, **muon))  # type: ignore[arg-type]
         inner = []
     decayed = {"params": inner + others, "weight_decay": options.weight_decay}
     groups = [group for group in (decayed, {"params": vectors, "weight_decay": 0.0}) if group["params"]]
     if options.optimiser == "sgd":
         return [torch.optim.SGD(groups, lr=options.learning_rate, fused=True)]
-    optimisers.append(torch.optim.AdamW(groups, lr=options.learning_rate, betas=(0.9, options.beta2), fused=True))
+    optimisers.append(
+        torch.optim.AdamW(groups, lr=options.learning_rate, betas=(0.9, options.beta2), fused=True)
+    )
     return optimisers
 
 

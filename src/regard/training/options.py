@@ -13,7 +13,17 @@ from regard.models.contract import LanguageModel
 from regard.ranges import at_least
 from regard.tokens.choose import TokenOptions
 
-PATHS = ("text", "valid", "test", "source", "target", "pairs", "valid_source", "valid_target", "vocabulary")  # options that name files
+PATHS = (
+    "text",
+    "valid",
+    "test",
+    "source",
+    "target",
+    "pairs",
+    "valid_source",
+    "valid_target",
+    "vocabulary",
+)  # options that name files
 SEVERAL = ("text", "valid", "test")  # options that name any number of files
 
 
@@ -114,7 +124,17 @@ class TrainingOptions:
     """Go on with the stopped training in --out, with the options and the text it began with."""
 
     def __post_init__(self) -> None:
-        positive = ("steps", "minutes", "batch", "segment", "learning_rate", "clip", "accumulate", "evaluate_every", "average")
+        positive = (
+            "steps",
+            "minutes",
+            "batch",
+            "segment",
+            "learning_rate",
+            "clip",
+            "accumulate",
+            "evaluate_every",
+            "average",
+        )
         for name in positive:
             value = getattr(self, name)
             if value is not None and not 0 < value < math.inf:
@@ -129,8 +149,7 @@ class TrainingOptions:
             raise UserError("`beta2` lies between 0 and 1; `weight_decay` and `patience` are 0 or more")
         if self.optimiser == "sgd" and self.learning_rate * self.weight_decay > 0.01:
             raise UserError(
-                "with `optimiser` sgd each step takes `learning_rate` times `weight_decay` off every weight: "
-                "give `weight_decay` 1e-6, or 0"
+                "with `optimiser` sgd each step takes `learning_rate` times `weight_decay` off every weight: give `weight_decay` 1e-6, or 0"
             )
 
 
@@ -151,8 +170,16 @@ class Options:
 
 def option_kinds(family: type[LanguageModel]) -> list[type]:
     """The dataclasses that hold a family's options, with the family's own defaults: data, tokens, model, training."""
-    kinds: list[type] = [DATA_OPTIONS[family.reads], with_defaults(TokenOptions, TOKEN_DEFAULTS[family.reads]), family.Config]
-    return [*kinds, with_defaults(TrainingOptions, family.training_defaults)] if family.learns == "descent" else kinds
+    kinds: list[type] = [
+        DATA_OPTIONS[family.reads],
+        with_defaults(TokenOptions, TOKEN_DEFAULTS[family.reads]),
+        family.Config,
+    ]
+    return (
+        [*kinds, with_defaults(TrainingOptions, family.training_defaults)]
+        if family.learns == "descent"
+        else kinds
+    )
 
 
 def with_defaults(kind: type, defaults: Mapping[str, Any]) -> type:
@@ -176,10 +203,11 @@ def read_options(family: type[LanguageModel], given: Mapping[str, Any]) -> Optio
     unknown = sorted(set(values) - set().union(*names))
     if unknown:
         raise UserError(_unknown(family.family, unknown[0], set().union(*names)))
-    built = [
-        build(kind, {name: value for name, value in values.items() if name in own}) for kind, own in zip(kinds, names, strict=True)
-    ]
-    return Options(family, *built[:3], training=built[3] if len(built) > 3 else None)
+    built: list[Any] = []
+    for kind, own in zip(kinds, names, strict=True):
+        built.append(build(kind, {name: value for name, value in values.items() if name in own}))
+    data, tokens, model, *training = built
+    return Options(family, data, tokens, model, training[0] if training else None)
 
 
 def unused_options(family: type[LanguageModel]) -> dict[str, str]:
@@ -196,7 +224,11 @@ def option_names(kind: type) -> set[str]:
 def owners(name: str) -> list[str]:
     """The families that have an option of this name."""
     classes = ((family, family_class(family)) for family in FAMILIES)
-    return [family for family, kind in classes if any(name in option_names(options) for options in option_kinds(kind))]
+    return [
+        family
+        for family, kind in classes
+        if any(name in option_names(options) for options in option_kinds(kind))
+    ]
 
 
 def _unknown(family: str, name: str, known: set[str]) -> str:

@@ -37,7 +37,32 @@ class Batches(ABC):
 
 
 class Task(ABC):
-    """One way to train, such as on plain text or on sentence pairs."""
+    """What the loop needs to train a model."""
+
+    @abstractmethod
+    def batches(
+        self, model: LanguageModel, options: TrainingOptions, seed: int, device: torch.device
+    ) -> Batches: ...
+
+    def objective(self, model: LanguageModel, options: TrainingOptions) -> nn.Module:
+        """What is compiled and distributed: (inputs, state) -> (sum of losses, state)."""
+        return Step(model, options.label_smoothing)
+
+    def validate(self, model: LanguageModel) -> float | None:
+        """The loss on a bounded part of the validation text; None if there is no validation text."""
+        return None
+
+    def judge(self, model: LanguageModel, valid_loss: float) -> float:
+        """The number that decides which validation is best; lower is better."""
+        return valid_loss
+
+    def sample(self, model: LanguageModel) -> str | None:
+        """Something that the model says, for the samples file."""
+        return None
+
+
+class TextTask(Task):
+    """A task whose trained model becomes a run: its texts, its tokenizers, and the figures of the finished model."""
 
     tokenizer: Tokenizer
     source_tokenizer: Tokenizer | None = None
@@ -58,25 +83,6 @@ class Task(ABC):
     @abstractmethod
     def encoded(self) -> Encoded:
         """The training text as integers; of sentence pairs, the target side."""
-
-    @abstractmethod
-    def batches(self, model: LanguageModel, options: TrainingOptions, seed: int, device: torch.device) -> Batches: ...
-
-    def objective(self, model: LanguageModel, options: TrainingOptions) -> nn.Module:
-        """What is compiled and distributed: (inputs, state) -> (sum of losses, state)."""
-        return Step(model, options.label_smoothing)
-
-    def validate(self, model: LanguageModel) -> float | None:
-        """The loss on a bounded part of the validation text; None if there is no validation text."""
-        return None
-
-    def judge(self, model: LanguageModel, valid_loss: float) -> float:
-        """The number that decides which validation is best; lower is better."""
-        return valid_loss
-
-    def sample(self, model: LanguageModel) -> str | None:
-        """Something that the model says, for the samples file."""
-        return None
 
     def loss(self, model: LanguageModel) -> float | None:
         """The loss on all of the validation text."""

@@ -30,7 +30,9 @@ class BestWeights:
         """Give the model its best weights, or the average of its last ones if that measures lower."""
         if len(self._recent) > 1:
             count = len(self._recent)
-            averaged = {name: sum(weights[name] for weights in self._recent) / count for name in self._recent[0]}
+            averaged = {
+                name: sum(weights[name] for weights in self._recent) / count for name in self._recent[0]
+            }
             self._model.load_state_dict(averaged)
             if progress.best_loss is None or measure() < progress.best_loss:
                 return
@@ -45,7 +47,10 @@ class BestWeights:
 
     def restore(self, tensors: Mapping[str, Tensor], device: torch.device) -> None:
         self._best = under("best.", tensors, device)
-        every = (under(f"recent{number}.", tensors, device) for number in range(self._average if self._average > 1 else 0))
+        every = (
+            under(f"recent{number}.", tensors, device)
+            for number in range(self._average if self._average > 1 else 0)
+        )
         self._recent = [weights for weights in every if weights]
 
     def _weights(self) -> dict[str, Tensor]:

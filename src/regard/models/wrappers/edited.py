@@ -34,7 +34,9 @@ class Edited(Wrapper):
     def slide(self, recent_BT: Tensor, state: Any, look: Look | None = None) -> tuple[Prediction, State]:
         return self.model.slide(recent_BT, state, self._look(look))
 
-    def contributions(self, tokens_1T: Tensor, place: int, token: int, look: Look | None = None) -> list[Contribution]:
+    def contributions(
+        self, tokens_1T: Tensor, place: int, token: int, look: Look | None = None
+    ) -> list[Contribution]:
         return self.model.contributions(tokens_1T, place, token, self._look(look))
 
     def members(self) -> list[Member]:
@@ -46,5 +48,9 @@ class Edited(Wrapper):
 
     def _edit(self, member: Member) -> LanguageModel:
         prefix = member.prefix
-        own = {site.removeprefix(prefix): change for site, change in self._changes.items() if site.startswith(prefix)}
+        own = {
+            site.removeprefix(prefix): change
+            for site, change in self._changes.items()
+            if site.startswith(prefix)
+        }
         return Edited(member.model, own, self.places) if own else member.model

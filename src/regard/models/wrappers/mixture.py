@@ -5,7 +5,7 @@ Shape legend: B rows, T positions, V vocabulary, D features, K positions asked f
 
 import math
 from dataclasses import dataclass, replace
-from typing import Any, final
+from typing import final
 
 import torch
 from torch import Tensor
@@ -66,7 +66,9 @@ class Mixture(LanguageModel):
         two, second = self.second(tokens_BT, state.second, looks[1], padded)
         return MixedPrediction(one, two, self.weight), PairState(first.position_B, first, second)
 
-    def slide(self, recent_BT: Tensor, state: PairState, look: Look | None = None) -> tuple[Prediction, PairState]:
+    def slide(
+        self, recent_BT: Tensor, state: PairState, look: Look | None = None
+    ) -> tuple[Prediction, PairState]:
         """A model with a bound begins a new window, one without goes on."""
         looks = _looks(look)
         one, first = self.first.slide(recent_BT, state.first, looks[0])
@@ -105,7 +107,9 @@ class MixedPrediction(Prediction):
     def __init__(self, first: Prediction, second: Prediction, weight: float):
         self.first, self.second, self.weight = first, second, weight
         features = [one.features_BTD for one in (first, second) if one.features_BTD is not None]
-        self.features_BTD = torch.cat(features, 2) if features else None  # a neural cache compares the states of both
+        self.features_BTD = (
+            torch.cat(features, 2) if features else None
+        )  # a neural cache compares the states of both
 
     def log_probs(self) -> Tensor:
         return mixed(self.first.log_probs(), self.second.log_probs(), self.weight)
@@ -120,7 +124,9 @@ class MixedPrediction(Prediction):
     def parts(self, targets_BT: Tensor) -> Parts:
         target_BT = targets_BT.clamp(min=0)
         terms = list[Part]()
-        for prefix, prediction, weight in zip(PREFIXES, (self.first, self.second), (self.weight, 1 - self.weight), strict=True):
+        for prefix, prediction, weight in zip(
+            PREFIXES, (self.first, self.second), (self.weight, 1 - self.weight), strict=True
+        ):
             nll_BT = prediction.nll(target_BT)
             weight_BT = torch.full_like(nll_BT, weight)
             inner = prediction.parts(target_BT).scaled(weight_BT, "", nll_BT)

@@ -8,7 +8,7 @@ Shape legend: B rows, T positions, D width, S pairs remembered, K = S + T.
 """
 
 from dataclasses import dataclass, replace
-from typing import Any, final
+from typing import final
 
 import torch
 from torch import Tensor
@@ -68,8 +68,12 @@ class NeuralCache(Wrapper):
     def begin(self, given: int | Tensor, look: Look | None = None) -> CacheState:
         inner = self.model.begin(given, look)
         empty_BS = inner.position_B.unsqueeze(1)[:, :0]
-        nothing_BSD = torch.zeros(len(empty_BS), 0, 0, device=empty_BS.device)  # the width is not known before the first call
-        return CacheState(torch.zeros_like(inner.position_B), inner, nothing_BSD, nothing_BSD, empty_BS, empty_BS)
+        nothing_BSD = torch.zeros(
+            len(empty_BS), 0, 0, device=empty_BS.device
+        )  # the width is not known before the first call
+        return CacheState(
+            torch.zeros_like(inner.position_B), inner, nothing_BSD, nothing_BSD, empty_BS, empty_BS
+        )
 
     def forward(
         self, tokens_BT: Tensor, state: CacheState, look: Look | None = None, padded: Padded = "anywhere"
@@ -78,17 +82,23 @@ class NeuralCache(Wrapper):
         prediction, inner = self.model(packed.tokens_BT, state.inner, look)
         return self._mix(packed, prediction, state, inner, look)
 
-    def slide(self, recent_BT: Tensor, state: CacheState, look: Look | None = None) -> tuple[Prediction, CacheState]:
+    def slide(
+        self, recent_BT: Tensor, state: CacheState, look: Look | None = None
+    ) -> tuple[Prediction, CacheState]:
         """The model begins a new window. The words that it reads again are in the cache already."""
         prediction, inner = self.model.slide(recent_BT, state.inner, look)
-        return self._mix(pack_left(recent_BT[:, -1:], self.padding, "anywhere"), prediction, state, inner, look)
+        return self._mix(
+            pack_left(recent_BT[:, -1:], self.padding, "anywhere"), prediction, state, inner, look
+        )
 
     def _mix(
         self, packed: Packed, prediction: Prediction, state: CacheState, inner: State, look: Look | None
     ) -> tuple[Prediction, CacheState]:
         h_BTD = prediction.features_BTD
         if h_BTD is None:
-            raise UserError(f"a cache compares hidden states, and {self.model.family} has none; put it on a neural run")
+            raise UserError(
+                f"a cache compares hidden states, and {self.model.family} has none; put it on a neural run"
+            )
         if state.last_BSD.shape[2] != h_BTD.shape[2]:  # the first call
             state = replace(state, last_BSD=torch.zeros_like(h_BTD[:, :1]), key_BSD=h_BTD[:, :0])
         position_BT = packed.positions(state.position_B)
@@ -100,7 +110,9 @@ class NeuralCache(Wrapper):
         query_B1TD, key_B1KD = self.theta * h_BTD.unsqueeze(1), key_BKD.unsqueeze(1)
         weights_B1TK = weigh(query_B1TD, key_B1KD, score=Dot(), mask=mask, look=look, site="cache")
         copied_BTK = self.share * weights_B1TK.squeeze(1)
-        mixed: Prediction = CopyPrediction(prediction, copied_BTK, token_BK, column_BK, self.vocabulary_size, "cache")
+        mixed: Prediction = CopyPrediction(
+            prediction, copied_BTK, token_BK, column_BK, self.vocabulary_size, "cache"
+        )
         if packed.place_BT is not None:
             mixed = mixed.at(packed.place_BT)
         end_B, keep = state.slot_BS.shape[1] + packed.length_B, min(self.size, slot_BK.shape[1])

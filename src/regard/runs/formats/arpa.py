@@ -44,7 +44,9 @@ class Arpa(Format):
 
     def write(self, run: Run, out: Path) -> None:
         if not isinstance(run.model, Ngram):
-            raise UserError(f"an ARPA file holds an n-gram model; this run is of the family {run.model.family}")
+            raise UserError(
+                f"an ARPA file holds an n-gram model; this run is of the family {run.model.family}"
+            )
         if not isinstance(run.tokenizer, WordTokenizer):
             raise UserError(f"an ARPA file holds words; this run reads --tokens {run.tokenizer.kind}")
         write(run.model, run.tokenizer, out)
@@ -75,7 +77,10 @@ def write(model: Ngram, tokenizer: WordTokenizer, path: Path) -> None:
                 ngrams = names
             else:
                 key_G = model.get_buffer(f"key_{order}")
-                context, word = (key_G // model.vocabulary_size).tolist(), (key_G % model.vocabulary_size).tolist()
+                context, word = (
+                    (key_G // model.vocabulary_size).tolist(),
+                    (key_G % model.vocabulary_size).tolist(),
+                )
                 ngrams = [contexts[c] + b" " + names[w] for c, w in zip(context, word, strict=True)]
             log_probs = _log10(model.get_buffer(f"log_prob_{order}"))
             if order == 1:
@@ -140,7 +145,13 @@ def _read(lines: _Lines) -> tuple[Ngram, WordTokenizer]:
         raise lines.error("a word stands twice among the 1-grams")
     model = Ngram(tokenizer.size, Ngram.Config(order=len(sizes)))
     place = np.array([ids_of[word] for word in words])
-    tables = [Table(torch.zeros(1, dtype=torch.long), -torch.tensor([float(tokenizer.size)]).log(), torch.tensor([-math.inf]))]
+    tables = [
+        Table(
+            torch.zeros(1, dtype=torch.long),
+            -torch.tensor([float(tokenizer.size)]).log(),
+            torch.tensor([-math.inf]),
+        )
+    ]
     tables.append(
         Table(
             torch.arange(tokenizer.size + 1),
@@ -153,7 +164,11 @@ def _read(lines: _Lines) -> tuple[Ngram, WordTokenizer]:
         ids, log_prob_G, backoff_G = _section(lines, order, sizes[order - 1], ids_of)
         key_G = _keys(model, order, ids.reshape(-1, order), lines)
         sorted_G = key_G.argsort()
-        table = Table(key_G[sorted_G], _tensor(log_prob_G)[sorted_G], _tensor(backoff_G)[sorted_G] if order < len(sizes) else None)
+        table = Table(
+            key_G[sorted_G],
+            _tensor(log_prob_G)[sorted_G],
+            _tensor(backoff_G)[sorted_G] if order < len(sizes) else None,
+        )
         if bool((table.key_G[1:] == table.key_G[:-1]).any()):
             raise lines.error(f"an n-gram stands twice among the {order}-grams")
         tables.append(table)
@@ -198,15 +213,25 @@ def _section(lines: _Lines, order: int, size: int, ids_of: dict[bytes, int] | No
         try:
             pairs = [(row[0], row[order + 1] if len(row) > order + 1 else b"0") for row in rows]
             numbers.append(np.array(pairs, dtype=np.bytes_).astype(np.float64))
-            words.append(list(flat) if ids_of is None else np.fromiter(map(ids_of.__getitem__, flat), dtype=np.int64))
+            words.append(
+                list(flat) if ids_of is None else np.fromiter(map(ids_of.__getitem__, flat), dtype=np.int64)
+            )
         except (ValueError, KeyError):
             raise _bad_row(lines, rows, first, order, ids_of) from None
     log_prob, backoff = np.concatenate(numbers).T if numbers else np.zeros((2, 0))
-    joined = list(chain.from_iterable(words)) if ids_of is None else np.concatenate(words) if words else np.zeros(0, dtype=np.int64)
+    joined = (
+        list(chain.from_iterable(words))
+        if ids_of is None
+        else np.concatenate(words)
+        if words
+        else np.zeros(0, dtype=np.int64)
+    )
     return joined, log_prob, backoff
 
 
-def _bad_row(lines: _Lines, rows: list[list[bytes]], first: int, order: int, ids_of: dict[bytes, int] | None) -> UserError:
+def _bad_row(
+    lines: _Lines, rows: list[list[bytes]], first: int, order: int, ids_of: dict[bytes, int] | None
+) -> UserError:
     for place, row in enumerate(rows):
         for number in (row[0], *row[order + 1 :]):
             try:
@@ -215,7 +240,9 @@ def _bad_row(lines: _Lines, rows: list[list[bytes]], first: int, order: int, ids
                 return lines.error(f"{number.decode(errors='replace')!r} is not a number", first + place)
         for word in row[1 : order + 1]:
             if ids_of is not None and word not in ids_of:
-                return lines.error(f"{word.decode(errors='replace')!r} is not among the 1-grams", first + place)
+                return lines.error(
+                    f"{word.decode(errors='replace')!r} is not among the 1-grams", first + place
+                )
     raise AssertionError("a row that could not be read has a fault")
 
 

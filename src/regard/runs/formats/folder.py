@@ -67,11 +67,15 @@ def read_config(folder: Path) -> RunConfig:
         except (KeyError, TypeError, AttributeError, ValueError):
             raise UserError(f"{where} is damaged; train the run again") from None
     elif form != FORMAT:
-        raise UserError(f"{folder}: written in format {form!r}, this regard reads format {FORMAT}; train the run again")
+        raise UserError(
+            f"{folder}: written in format {form!r}, this regard reads format {FORMAT}; train the run again"
+        )
     config = parse_json(RunConfig, json.dumps(data).encode(), f"{where} is damaged")
     missing = {MODEL, TOKENIZER} - set(config.files)
     if missing:
-        raise UserError(f"{where} is damaged: it has no hash of {', '.join(sorted(missing))}; train the run again")
+        raise UserError(
+            f"{where} is damaged: it has no hash of {', '.join(sorted(missing))}; train the run again"
+        )
     return config
 
 
@@ -79,11 +83,15 @@ def _from_format_1(data: dict[str, Any]) -> dict[str, Any]:
     """Runs up to version 0.1.0: figures stood beside the rest, and paths were kept as they were typed."""
     fields = {field.name for field in dataclasses.fields(RunConfig)}
     figures = {name: value for name, value in data.items() if name in ("bleu", "aer")}
-    texts = {
-        part: [_record_1(record) for record in records] for part, records in data["texts"].items()
-    }
+    texts = {part: [_record_1(record) for record in records] for part, records in data["texts"].items()}
     kept = {name: value for name, value in data.items() if name in fields}
-    return {**kept, "format": FORMAT, "texts": texts, "figures": figures, "notes": list(data.get("notes", []))}
+    return {
+        **kept,
+        "format": FORMAT,
+        "texts": texts,
+        "figures": figures,
+        "notes": list(data.get("notes", [])),
+    }
 
 
 def _record_1(record: dict[str, Any]) -> dict[str, Any]:
@@ -100,13 +108,25 @@ def _open(folder: Path, config: RunConfig) -> tuple[LanguageModel, Tokenizer, To
     family = family_class(config.family)
     try:
         names = [name for name in (TOKENIZER, SOURCE_TOKENIZER) if name in config.files]
-        tokenizer, *source = (tokenizer_from_json(json.loads((folder / name).read_text("utf-8"))) for name in names)
+        tokenizer, *source = (
+            tokenizer_from_json(json.loads((folder / name).read_text("utf-8"))) for name in names
+        )
         sizes = [] if config.source_size is None else [config.source_size]
         model = family(config.vocabulary_size, build(family.Config, config.model), *sizes)
         model.assign(load_file(folder / MODEL))
-    except (ValueError, KeyError, TypeError, AttributeError, RuntimeError, SafetensorError, UserError) as error:
+    except (
+        ValueError,
+        KeyError,
+        TypeError,
+        AttributeError,
+        RuntimeError,
+        SafetensorError,
+        UserError,
+    ) as error:
         reason = str(error).splitlines()[0]
-        raise UserError(f"{folder}: {CONFIG} does not fit the files beside it ({reason}); train the run again") from None
+        raise UserError(
+            f"{folder}: {CONFIG} does not fit the files beside it ({reason}); train the run again"
+        ) from None
     return model.eval(), tokenizer, source[0] if source else None
 
 

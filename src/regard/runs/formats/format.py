@@ -20,6 +20,10 @@ class Format(ABC):
     @abstractmethod
     def read(self, path: Path) -> Run: ...
 
+    def default_for(self, run: Run) -> bool:
+        """Whether a folder is written in this format if no other is named."""
+        return False
+
     def write(self, run: Run, out: Path) -> None:
         """Write a run to a path that does not exist yet."""
         raise UserError(f"{self.about} cannot be written")

@@ -58,29 +58,42 @@ class Gpt2(Format):
         config = describe(model, made_from=path.name, files={MODEL: file_hash(path / MODEL)})
         return Run(model.eval(), tokenizer, config, path)
 
+    def default_for(self, run: Run) -> bool:
+        return isinstance(run.model, Transformer)
+
     def write(self, run: Run, out: Path) -> None:
         if not isinstance(run.model, Transformer):
-            raise UserError(f"a GPT-2 checkpoint holds a transformer; this run is of the family {run.model.family}")
+            raise UserError(
+                f"a GPT-2 checkpoint holds a transformer; this run is of the family {run.model.family}"
+            )
         if not isinstance(run.tokenizer, SubwordTokenizer):
             train = "train one with --tokens bpe"
-            raise UserError(f"GPT-2 reads byte-pair encoding; this run reads --tokens {run.tokenizer.kind}: {train}")
+            raise UserError(
+                f"GPT-2 reads byte-pair encoding; this run reads --tokens {run.tokenizer.kind}: {train}"
+            )
         write(run.model, run.tokenizer, out)
 
 
 def read(folder: Path) -> tuple[Transformer, SubwordTokenizer]:
     config = json.loads((folder / CONFIG).read_text(encoding="utf-8"))
     if config["model_type"] != "gpt2":
-        raise UserError(f"{folder}: a checkpoint of {config['model_type']!r}; of Hugging Face's models only 'gpt2' is read")
+        raise UserError(
+            f"{folder}: a checkpoint of {config['model_type']!r}; of Hugging Face's models only 'gpt2' is read"
+        )
     for name, allowed in FIXED.items():
         if config.get(name, allowed[0]) not in allowed:
-            raise UserError(f"{folder}: {name} is {config[name]!r} where GPT-2 has {allowed[0]!r}; such a model is not read")
+            raise UserError(
+                f"{folder}: {name} is {config[name]!r} where GPT-2 has {allowed[0]!r}; such a model is not read"
+            )
     width, size = config["n_embd"], config["vocab_size"]
     if config.get("n_inner") not in (None, 4 * width):
         raise UserError(
             f"{folder}: its feed-forward layers are {config['n_inner']} wide where GPT-2's are 4 x {width}; such a model is not read"
         )
     if not (folder / MODEL).is_file():
-        raise UserError(f"{folder}: {MODEL} is missing (weights in other files are not read, least of all pickled ones)")
+        raise UserError(
+            f"{folder}: {MODEL} is missing (weights in other files are not read, least of all pickled ones)"
+        )
     tied = config.get("tie_word_embeddings", True)
     model = Transformer(
         size,
@@ -92,7 +105,10 @@ def read(folder: Path) -> tuple[Transformer, SubwordTokenizer]:
     start, end = (_token(config.get(name), size) for name in ("bos_token_id", "eos_token_id"))
     tokenizer = SubwordTokenizer(_library(folder), "file", end, size)
     try:
-        theirs = {name.removeprefix("transformer."): tensor.float() for name, tensor in load_file(folder / MODEL).items()}
+        theirs = {
+            name.removeprefix("transformer."): tensor.float()
+            for name, tensor in load_file(folder / MODEL).items()
+        }
         model.load_state_dict(_ours(theirs, config["n_layer"], start, tied, size))
     except (KeyError, RuntimeError, SafetensorError) as error:
         raise UserError(f"{folder}: {MODEL} does not fit {CONFIG} ({str(error).splitlines()[0]})") from None
@@ -132,7 +148,9 @@ def _ours(theirs: dict[str, Tensor], layers: int, start: int, tied: bool, size: 
         for layer in range(layers):
             for name, (their, matrix) in LAYER.items():
                 tensor = theirs[f"h.{layer}.{their}.{part}"]
-                ours[f"trunk.blocks.{layer}.{name}.{part}"] = tensor.T.contiguous() if matrix and part == "weight" else tensor
+                ours[f"trunk.blocks.{layer}.{name}.{part}"] = (
+                    tensor.T.contiguous() if matrix and part == "weight" else tensor
+                )
     return ours
 
 
@@ -156,7 +174,9 @@ def write(model: Transformer, tokenizer: SubwordTokenizer, folder: Path) -> None
     tensors = {f"transformer.{name}": tensor.contiguous() for name, tensor in theirs.items()}
     if not model.config.tied:
         untied = ours["readout.weight"]
-        tensors["lm_head.weight"] = torch.cat([untied, torch.zeros(len(words) - len(untied), untied.shape[1])])
+        tensors["lm_head.weight"] = torch.cat(
+            [untied, torch.zeros(len(words) - len(untied), untied.shape[1])]
+        )
     save_file(tensors, folder / MODEL, metadata={"format": "pt"})
     _write_tokenizer(tokenizer, own_start, folder)
     (folder / CONFIG).write_text(json.dumps(_config(model, len(words), start, tokenizer.end), indent=2))
@@ -164,7 +184,10 @@ def write(model: Transformer, tokenizer: SubwordTokenizer, folder: Path) -> None
 
 def _check(model: Transformer) -> None:
     config = model.config
-    wanted = {"--positions learned": config.positions == "learned", "--no-readout-bias": not bool(model.readout.bias.any())}
+    wanted = {
+        "--positions learned": config.positions == "learned",
+        "--no-readout-bias": not bool(model.readout.bias.any()),
+    }
     wanted |= {
         "--norm pre": config.norm == "pre",
         "no --query-key-norm": not config.query_key_norm,
@@ -195,5 +218,10 @@ def _write_tokenizer(tokenizer: SubwordTokenizer, own_start: bool, folder: Path)
     library.add_special_tokens([AddedToken(name, special=True) for name in names])
     library.save(str(folder / TOKENIZER))
     start = "<|startoftext|>" if own_start else SPECIAL
-    more = {"tokenizer_class": "PreTrainedTokenizerFast", "bos_token": start, "eos_token": SPECIAL, "unk_token": SPECIAL}
+    more = {
+        "tokenizer_class": "PreTrainedTokenizerFast",
+        "bos_token": start,
+        "eos_token": SPECIAL,
+        "unk_token": SPECIAL,
+    }
     (folder / "tokenizer_config.json").write_text(json.dumps(more, indent=2))

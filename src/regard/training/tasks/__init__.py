@@ -4,7 +4,7 @@ from importlib import import_module
 
 from regard.models.contract import LanguageModel
 from regard.training.options import Options
-from regard.training.task import Task
+from regard.training.task import TextTask
 
 TASKS = {
     "text": "regard.training.tasks.plain_text:PlainText",
@@ -12,7 +12,7 @@ TASKS = {
 }
 
 
-def make_task(family: type[LanguageModel], options: Options) -> Task:
+def make_task(family: type[LanguageModel], options: Options) -> TextTask:
     """The task that feeds a family, with its texts read and its vocabulary made."""
     module, _, name = TASKS[family.reads].partition(":")
     return getattr(import_module(module), name)(options)

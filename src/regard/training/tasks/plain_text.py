@@ -20,18 +20,20 @@ from regard.tokens.choose import train_tokenizer
 from regard.tokens.contract import Encoded, Tokenizer
 from regard.tokens.schedule import Corpus, LaneSchedule, Schedule, WindowSchedule
 from regard.training.options import Options, TextOptions, TrainingOptions
-from regard.training.task import Batch, Batches, Task
+from regard.training.task import Batch, Batches, TextTask
 
 VALID_TOKENS = 1 << 15  # validation during training reads so many tokens; the end reads all
 SAMPLE_TOKENS = 100
 
 
 @final
-class PlainText(Task):
+class PlainText(TextTask):
     def __init__(self, options: Options):
         self.train, self.valid, self.test = _texts(options.data)
         self.notes = []
-        self.tokenizer, self._encoded = train_tokenizer([source.text for source in self.train], options.tokens)
+        self.tokenizer, self._encoded = train_tokenizer(
+            [source.text for source in self.train], options.tokens
+        )
         self._some_valid: Encoded | None = None
 
     def texts(self) -> dict[str, list[dict[str, Any]]]:
@@ -44,7 +46,9 @@ class PlainText(Task):
     def encoded(self) -> Encoded:
         return self._encoded
 
-    def batches(self, model: LanguageModel, options: TrainingOptions, seed: int, device: torch.device) -> Batches:
+    def batches(
+        self, model: LanguageModel, options: TrainingOptions, seed: int, device: torch.device
+    ) -> Batches:
         if model.context is None:
             schedule: Schedule = LaneSchedule(self._encoded, options.segment, options.batch, seed)
         else:
@@ -59,7 +63,11 @@ class PlainText(Task):
         return float(token_losses(model, self._some_valid).mean())
 
     def loss(self, model: LanguageModel) -> float | None:
-        return measure(model, self.tokenizer, [source.text for source in self.valid]).loss if self.valid else None
+        return (
+            measure(model, self.tokenizer, [source.text for source in self.valid]).loss
+            if self.valid
+            else None
+        )
 
     def sample(self, model: LanguageModel) -> str | None:
         decode = self.tokenizer.decoder(self.tokenizer.start)
@@ -113,5 +121,7 @@ def _texts(options: TextOptions) -> tuple[list[Source], list[Source], list[Sourc
         return sources, valid, test
     train, valid = hold_out_files(sources, options.hold)
     if not train or not valid:
-        raise UserError("the training text is too short to hold out a part of it; give more, name `valid` text, or give `hold` 0")
+        raise UserError(
+            "the training text is too short to hold out a part of it; give more, name `valid` text, or give `hold` 0"
+        )
     return train, valid, test

@@ -9,8 +9,8 @@ from typing import Any, final
 import torch
 
 from regard.errors import UserError
-from regard.probabilities.attention_links import attention_error_rate
 from regard.models.contract import LanguageModel
+from regard.probabilities.attention_links import attention_error_rate
 from regard.probabilities.measures import token_losses
 from regard.probabilities.quality import bleu
 from regard.probabilities.translation import translate_lines
@@ -21,14 +21,14 @@ from regard.tokens.contract import Encoded, Tokenizer
 from regard.tokens.pairs import PairSchedule, encode_pairs
 from regard.tokens.schedule import Corpus
 from regard.training.options import Options, PairOptions, TrainingOptions
-from regard.training.task import Batch, Batches, Task
+from regard.training.task import Batch, Batches, TextTask
 from regard.training.tasks.plain_text import text_rows
 
 VALID_SENTENCES = 200  # are translated at every validation if BLEU decides
 
 
 @final
-class SentencePairs(Task):
+class SentencePairs(TextTask):
     source_tokenizer: Tokenizer
 
     def __init__(self, options: Options):
@@ -41,7 +41,9 @@ class SentencePairs(Task):
         if self._options.shared:
             texts = ["\n".join([*sides[0], *sides[1]])] * 2
         self.source_tokenizer, self.tokenizer = (train_tokenizer([text], options.tokens)[0] for text in texts)
-        self._limit = min(self._options.longest, options.model.context if options.family.bounded else self._options.longest)
+        self._limit = min(
+            self._options.longest, options.model.context if options.family.bounded else self._options.longest
+        )
         both = (self.source_tokenizer, self.tokenizer, self._limit)
         self._encoded, self.train = encode_pairs(self.train, *both)
         self._valid, self.valid = encode_pairs(self.valid, *both, "validation pair")
@@ -52,12 +54,18 @@ class SentencePairs(Task):
         if too_long:
             notes.append(f"{too_long:,} pairs have more than {self._limit} tokens on a side and are left out")
         if self.train.empty + self.valid.empty:
-            notes.append(f"{self.train.empty + self.valid.empty:,} pairs have nothing on one side and are left out")
+            notes.append(
+                f"{self.train.empty + self.valid.empty:,} pairs have nothing on one side and are left out"
+            )
         return notes
 
     def texts(self) -> dict[str, list[dict[str, Any]]]:
         held_out = self._options.valid_source is None
-        return {"train": [self.train.record()], "valid": [self.valid.record() | {"held_out": held_out}], "test": []}
+        return {
+            "train": [self.train.record()],
+            "valid": [self.valid.record() | {"held_out": held_out}],
+            "test": [],
+        }
 
     def limits(self) -> dict[str, Any]:
         return {"longest": self._limit}
@@ -68,10 +76,14 @@ class SentencePairs(Task):
     def encoded(self) -> Encoded:
         return self._encoded.target
 
-    def batches(self, model: LanguageModel, options: TrainingOptions, seed: int, device: torch.device) -> Batches:
+    def batches(
+        self, model: LanguageModel, options: TrainingOptions, seed: int, device: torch.device
+    ) -> Batches:
         assert model.given is not None
         schedule = PairSchedule(self._encoded, self._options.batch_tokens, seed, model.given.padding)
-        return PairBatches(schedule, Corpus.of(self._encoded.target, model.start, device), model.padding, device)
+        return PairBatches(
+            schedule, Corpus.of(self._encoded.target, model.start, device), model.padding, device
+        )
 
     def validate(self, model: LanguageModel) -> float:
         return float(token_losses(model, self._valid).mean())
@@ -114,13 +126,19 @@ class PairBatches(Batches):
         place_BT, _ = self.schedule.places(epoch, step)
         inputs = text_rows(self.corpus, place_BT, self.padding, self.device)
         tokens = int((place_BT >= 0).sum())
-        return Batch(inputs | {"given": self.schedule.sources(epoch, step).to(self.device)}, weight=tokens, tokens=tokens)
+        return Batch(
+            inputs | {"given": self.schedule.sources(epoch, step).to(self.device)},
+            weight=tokens,
+            tokens=tokens,
+        )
 
 
 def _pairs(options: PairOptions) -> tuple[Parallel, Parallel]:
     """(training, validation) pairs; without validation files, a tenth of the source sentences is held out."""
     whole = parallel.read_pairs(options.source, options.target, options.pairs) or parallel.built_in()
     if (options.valid_source is None) != (options.valid_target is None):
-        raise UserError("`valid_source` and `valid_target` go together: a file of sentences and one of their translations")
+        raise UserError(
+            "`valid_source` and `valid_target` go together: a file of sentences and one of their translations"
+        )
     valid = parallel.read_pairs(options.valid_source, options.valid_target, None)
     return (whole, valid) if valid is not None else parallel.hold_out(whole)

@@ -1,1 +1,0 @@
-"""The verbs of the command line: each reads its options, calls the package, and prints for people or as JSON."""

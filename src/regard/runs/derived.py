@@ -1,0 +1,61 @@
+"""Runs made of other runs: with a neural cache, or mixed."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from regard.errors import UserError
+from regard.machine.device import best_device
+from regard.models.contract import LanguageModel
+from regard.models.wrappers.mixture import Mixture
+from regard.probabilities.cache_choice import with_cache
+from regard.probabilities.measures import best_weight, token_losses
+from regard.runs.formats import as_run
+from regard.runs.run import Run
+from regard.text.files import Source, read
+
+CACHE_TOKENS = 1 << 15  # tokens of validation text from which the numbers of a cache are chosen
+
+
+def cached(run: Run | str | Path, size: int = 2000, valid: str | Path | Sequence[str | Path] = ()) -> Run:
+    """The run with a neural cache of the last `size` states on its model. Theta and share are chosen on validation text.
+
+    >>> regard.evaluate(regard.cached("runs/lstm"), text="other.txt").perplexity  # doctest: +SKIP
+    """
+    opened = as_run(run)
+    if size < 1:
+        raise UserError("`cache_size` must be 1 or more")
+    if any(member.model.learns != "descent" for member in opened.model.members()):
+        raise UserError(
+            f"a cache compares hidden states, and {opened.model.family} has none; put it on a neural run"
+        )
+    sources = read(valid) or [opened.read_again(record) for record in opened.config.texts.valid]
+    if not sources:
+        raise UserError("the numbers of a cache are chosen on validation text: say which with `valid`")
+    to_best_device(opened.model)
+    text = opened.tokenizer.encode_texts([source.text for source in sources]).first(CACHE_TOKENS)
+    return replace(opened, model=with_cache(opened.model, text, size))
+
+
+def mix(first: Run | str | Path, second: Run | str | Path, valid: str | Path | Sequence[str | Path]) -> Run:
+    """Two runs as one: P = weight x P_first + (1 - weight) x P_second. The weight is chosen on validation text.
+
+    >>> both = regard.mix("runs/ngram", "runs/ngram-2", valid="valid.txt")  # doctest: +SKIP
+    """
+    one, two = as_run(first), as_run(second)
+    if one.tokenizer.to_json() != two.tokenizer.to_json():
+        same = "train them on the same text with the same --tokens"
+        raise UserError(f"two runs can be mixed only if they read the same tokens; {same}")
+    sources: list[Source] = read(valid)
+    if not sources:
+        raise UserError("the weight of a mixture is chosen on validation text: say which with `valid`")
+    text = one.tokenizer.encode_texts([source.text for source in sources])
+    weight = best_weight(token_losses(one.model, text), token_losses(two.model, text))
+    model = Mixture(one.model, two.model, weight)
+    return Run(model, one.tokenizer, replace(one.config, family=model.family, files={}), source=one.source)
+
+
+def to_best_device(model: LanguageModel) -> None:
+    """Move a model that learned by descent to the GPU, if there is one. Counted models stay where their tables are."""
+    if all(member.model.learns == "descent" for member in model.members()):
+        model.to(best_device())

@@ -1,0 +1,323 @@
+"""regard align: which word stands for which, from attention or by counting; or the error rate of an alignment file."""
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import torch
+from torch import Tensor
+
+from regard.errors import UserError
+from regard.inside.output import check_ending, write_record
+from regard.inside.record import Map, Record
+from regard.parts.look import Site
+from regard.probabilities.attention_links import (
+    Way,
+    attention_maps,
+    best_head,
+    links_of_heads,
+    measured_on,
+    model_1,
+)
+from regard.probabilities.ibm_models import CountedName, count_links
+from regard.probabilities.links import Symmetry, agreement, check_links, parse_links, symmetrised, written
+from regard.probabilities.translation import crossing_sites
+from regard.runs.formats import as_run
+from regard.runs.run import Run, translator
+from regard.text import parallel
+from regard.text.files import read_file
+from regard.text.parallel import Links, Parallel, words
+from regard.verbs.parsing import Argument, File, OtherRun, Out, parse
+from regard.verbs.printing import print_json, print_lines, tell
+
+By = Literal["attention", "model-1", "hmm"]
+MaybeRun = Annotated[Run | str | Path | None, Argument(str | None, positional=True, metavar="RUN")]
+Texts = Annotated[str | Path | Parallel | None, Argument(str | None, metavar="FILE")]
+
+
+@dataclass(frozen=True)
+class Aligned:
+    """Word alignments of sentence pairs, and how they were made."""
+
+    pairs: Parallel
+    links: list[Links]
+    by: By
+    baseline: list[Links]  # of IBM Model 1
+    site: str | None = None
+    head: int | None = None
+    weights: list[Tensor] | None = None  # of each pair, if attention was read: (target words, source words)
+    chosen_on: int = (
+        0  # the head was chosen by the known links of so many first pairs: they are not measured on
+    )
+
+    def figures(self) -> dict[str, Any]:
+        """Agreement with IBM Model 1, and with the right links if they are known."""
+        figures: dict[str, Any] = (
+            {"by": self.by} if self.site is None else {"site": self.site, "head": self.head}
+        )
+        figures["agreement_with_model_1"] = 1 - agreement(self.links, self.baseline).aer
+        if self.pairs.alignments is None:
+            return figures
+        rest = measured_on(self.chosen_on, self.pairs)
+        sure, possible = self.pairs.alignments[rest], (self.pairs.possible or self.pairs.alignments)[rest]
+        figures |= vars(agreement(self.links[rest], sure, possible))
+        figures["model_1_aer"] = agreement(self.baseline[rest], sure, possible).aer
+        return figures | {"measured_on": len(sure)}
+
+    def lines(self) -> list[Links]:
+        """The links of every line of the text; lines that were left out have none."""
+        if self.pairs.places is None or not self.pairs.files:
+            return self.links
+        lines = [frozenset[tuple[int, int]]()] * self.pairs.lines
+        for place, links in zip(self.pairs.places, self.links, strict=True):
+            lines[place] = links
+        return lines
+
+    def record(self, number: int) -> Record:
+        """One pair as something to look at: its weights, or its links if nothing was weighed, with the right links if they are known."""
+        source, target = words(self.pairs.sources[number]), words(self.pairs.targets[number])
+        if self.weights is None:
+            map_JI = torch.zeros(len(target), len(source))
+            for i, j in self.links[number]:
+                map_JI[j, i] = 1
+        else:
+            map_JI = self.weights[number]
+            source += ["</s>"] * (
+                map_JI.shape[1] - len(source)
+            )  # the end of the source, if it may be looked at
+        right = (
+            None
+            if self.pairs.alignments is None
+            else frozenset((j, i) for i, j in self.pairs.alignments[number])
+        )
+        name = self.site or self.by
+        site, rows = Site(name, "BHTS", "weights", columns="given"), tuple(range(len(target)))
+        head = "" if self.head is None else f"head {self.head}"
+        drawn = Map(site, (head,), rows, tuple(target), tuple(source), map_JI.unsqueeze(0))
+        size = len(target)
+        return Record(
+            target, list(range(size)), [None] * size, [[] for _ in target], source, {name: drawn}, right=right
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        return {**self.figures(), "alignments": [sorted(links) for links in self.lines()]}
+
+
+@dataclass(frozen=True)
+class Scored:
+    """One alignment file measured against another."""
+
+    aer: float
+    precision: float
+    recall: float
+
+    def to_json(self) -> dict[str, Any]:
+        return vars(self)
+
+
+def align(
+    run: MaybeRun = None,
+    *,
+    source: File = None,
+    target: File = None,
+    pairs: Texts = None,
+    by: By = "attention",
+    way: Way = "shifted",
+    sinks: bool = False,
+    reverse: OtherRun = None,
+    symmetry: Symmetry | None = None,
+    out: Out = None,
+    line: int = 1,
+    score: File = None,
+    gold: File = None,
+    index: int = 0,
+    gold_index: int = 0,
+) -> Aligned | Scored:
+    """Word alignments (`i-j`), a line for each sentence pair, from a translator's attention or by counting; or the error rate of a file.
+
+    >>> regard.align("runs/recurrent-translator").figures()["aer"]  # doctest: +SKIP
+    >>> regard.align(by="hmm", symmetry="grow-diag").links[0]  # doctest: +SKIP
+
+    Args:
+        run: A translator's run folder.
+        source: Sentences. Without files: those held out when the run was trained, or without a run the built-in ones.
+        target: Their translations.
+        pairs: Both in one file instead: source TAB target.
+        by: A run's attention; or counted on these pairs without a network, by IBM Model 1 or the HMM.
+        way: Read the attention of the state that predicts a word (shifted), or of the state that has read it (naive).
+        sinks: Let words look at the end of the sentence too, instead of hiding it.
+        reverse: A run of the other direction, to be put together with this one.
+        symmetry: How both directions are put together (grow-diag with --reverse).
+        out: Show one pair: .html, .svg, .png, .tsv or .json; right links are framed if they are known.
+        line: The pair that --out shows, from 1.
+        score: An alignment file to be measured against --gold.
+        gold: The right links: i-j is sure, ipj and i?j are possible; an empty line has none.
+        index: The number of the first word in --score.
+        gold_index: The number of the first word in --gold.
+    """
+    text = pairs if isinstance(pairs, Parallel) else parallel.read_pairs(source, target, pairs)
+    if score is not None:
+        if gold is None or run is not None:
+            raise UserError("`score` is measured against `gold`, without a run")
+        return score_links(str(score), str(gold), index, gold_index, text)
+    if run is None and by == "attention":
+        others = "count without a run (`by` hmm), or measure a file (`score` and `gold`)"
+        raise UserError(f"attention needs a run: regard align RUN; {others}")
+    if out is not None:
+        check_ending(Path(out))
+    opened = None if run is None else as_run(run)
+    if gold is not None:
+        text = with_gold(
+            text or (parallel.built_in() if opened is None else opened.held_out_pairs()),
+            str(gold),
+            gold_index,
+        )
+    aligned = _align(opened, text, by, way, sinks, reverse, symmetry)
+    if out is not None:
+        write_record(aligned.record(_number(aligned, line)), Path(out), f"{run or by} · pair {line}")
+    return aligned
+
+
+def _align(
+    run: Run | None,
+    pairs: Parallel | None,
+    by: By,
+    way: Way,
+    sinks: bool,
+    reverse: OtherRun,
+    symmetry: Symmetry | None,
+) -> Aligned:
+    if by == "attention":
+        assert run is not None
+        if symmetry is not None and reverse is None:
+            both = "name a run of the other one with `reverse`, or count `by` hmm"
+            raise UserError(f"`symmetry` puts two directions together: {both}")
+        return _attended(translator(run), pairs, way, sinks, reverse, symmetry or "grow-diag")
+    if reverse is not None:
+        raise UserError(f"`by` {by} counts both directions itself: give `symmetry` without `reverse`")
+    pairs = pairs or (parallel.built_in() if run is None else run.held_out_pairs())
+    return Aligned(pairs, _counted(pairs, by, symmetry), by, model_1(pairs))
+
+
+def _counted(pairs: Parallel, by: CountedName, symmetry: Symmetry | None) -> list[Links]:
+    return count_links(
+        [words(line) for line in pairs.sources], [words(line) for line in pairs.targets], by, symmetry
+    )
+
+
+def _attended(
+    run: Run, pairs: Parallel | None, way: Way, sinks: bool, reverse: OtherRun, symmetry: Symmetry
+) -> Aligned:
+    if not crossing_sites(run.model):
+        raise UserError("this translator has no attention (--score none): there is nothing to align by")
+    encoded, pairs = run.encode_pairs(pairs or run.held_out_pairs())
+    baseline = model_1(pairs)
+    maps = attention_maps(run.model, *run.both_tokenizers(), encoded, pairs, way, not sinks)
+    links = links_of_heads(maps, pairs)
+    (site, head), chosen_on = best_head(links, pairs.alignments or baseline)
+    chosen = links[site, head]
+    if reverse is not None:
+        back = _attended(_backwards(reverse, pairs), pairs.turned(), way, sinks, None, symmetry)
+        if len(back.pairs) != len(pairs):
+            raise UserError(
+                f"{reverse}: reads shorter sentences than {run.folder}; leave the longest pairs out"
+            )
+        chosen, chosen_on = symmetrised(chosen, back.links, symmetry), max(chosen_on, back.chosen_on)
+    return Aligned(pairs, chosen, "attention", baseline, site, head, maps[site, head], chosen_on)
+
+
+def _backwards(reverse: OtherRun, pairs: Parallel) -> Run:
+    """A run of the other direction; a run of the same direction would hardly know a word."""
+    assert reverse is not None
+    run = translator(as_run(reverse))
+    tokenizer = run.both_tokenizers()[0]
+    ids = [token for line in pairs.targets for token in tokenizer.prompt(line)]
+    if sum(token == tokenizer.unknown for token in ids) > len(ids) / 2:
+        raise UserError(
+            f"{reverse}: knows few of the target's words; `reverse` is a run that translates back"
+        )
+    return run
+
+
+def _number(aligned: Aligned, line: int) -> int:
+    """Which of the pairs a line of the text is."""
+    lines = len(aligned.lines())
+    if not 1 <= line <= lines:
+        raise UserError(f"there is no `line` {line}: they go from 1 to {lines}")
+    number = aligned.pairs.line(line - 1)
+    if number is None:
+        raise UserError(f"`line` {line} is empty on a side, or too long for the model: it was left out")
+    return number
+
+
+def with_gold(pairs: Parallel, name: str, index: int) -> Parallel:
+    """Pairs with the right links of a file, which has a line for each pair, or for each line of the text they are from."""
+    right = read_links(name, index)
+    places = range(len(pairs)) if pairs.places is None or len(right) == len(pairs) else pairs.places
+    if len(right) not in (len(pairs), pairs.lines):
+        raise UserError(f"{name} has {len(right)} lines for {len(pairs)} sentence pairs")
+    chosen = [right[place] for place in places]
+    for place, (sure, possible), source, target in zip(
+        places, chosen, pairs.sources, pairs.targets, strict=True
+    ):
+        check_links(sure | possible, source, target, f"{name}: line {place + 1}", index)
+    return replace(
+        pairs,
+        alignments=[sure for sure, _ in chosen],
+        possible=[sure | possible for sure, possible in chosen],
+    )
+
+
+def score_links(
+    links: str, gold: str, index: int = 0, gold_index: int = 0, pairs: Parallel | None = None
+) -> Scored:
+    """One alignment file against another. If sentences are given, no link may lie outside its own."""
+    made, right = read_links(links, index), read_links(gold, gold_index)
+    if len(made) != len(right):
+        raise UserError(
+            f"{links} has {len(made)} lines and {gold} {len(right)}: give alignments of the same sentences"
+        )
+    if pairs is not None and len(made) != pairs.lines:
+        raise UserError(
+            f"{links} has {len(made)} lines and the text {pairs.lines}: give alignments of the same sentences"
+        )
+    for name, parsed, first in ((links, made, index), (gold, right, gold_index)):
+        numbered = (
+            ()
+            if pairs is None
+            else zip(pairs.places or range(len(pairs)), pairs.sources, pairs.targets, strict=True)
+        )
+        for place, source, target in numbered:
+            check_links(
+                parsed[place][0] | parsed[place][1], source, target, f"{name}: line {place + 1}", first
+            )
+    every = [sure | possible for sure, possible in made]
+    found = agreement(every, [sure for sure, _ in right], [possible for _, possible in right])
+    return Scored(found.aer, found.precision, found.recall)
+
+
+def read_links(name: str, index: int) -> list[tuple[Links, Links]]:
+    if index not in (0, 1):
+        raise UserError("`index` and `gold_index` are 0 or 1: the number of the first word")
+    empty = Path(name).is_file() and Path(name).stat().st_size == 0  # an alignment of no sentences
+    return parse_links("" if empty else read_file(name).text, name, index)
+
+
+def main(arguments: list[str]) -> None:
+    call = parse(align, arguments)
+    result = align(**call.values)
+    if isinstance(result, Scored):
+        (print_json if call.json else print_lines)(result.to_json())
+        return
+    if call.json:
+        print_json(result.to_json())
+        return
+    lines = result.lines()
+    for links in lines:
+        print(written(links))
+    if len(lines) > len(result.links):
+        tell(f"{len(lines) - len(result.links)} pairs are empty on a side or too long: their lines are empty")
+    figures = result.figures().items()
+    tell(
+        ", ".join(f"{name} {value if isinstance(value, str) else round(value, 4)}" for name, value in figures)
+    )

@@ -1,0 +1,49 @@
+"""The report of a comparison: report.md, report.html, comparison.svg and ladder.tsv in its folder."""
+
+from pathlib import Path
+from typing import Any
+
+from regard.inside import charts
+from regard.machine.disk import write_whole
+from regard.probabilities.ladder import Ladder
+from regard.probabilities.ranking import Result
+
+
+def for_people(row: dict[str, Any]) -> dict[str, str]:
+    """A row of the table, as it is printed."""
+    interval = f" ± {row['interval']:.3f}" if row["interval"] is not None else ""
+    return {
+        "family": row["name"],
+        "rank": str(row["rank"] or "-"),
+        "bits per byte": "-" if row["bits_per_byte"] is None else f"{row['bits_per_byte']:.3f}{interval}",
+        "perplexity": "-" if row["perplexity"] is None else f"{row['perplexity']:,.2f}",
+        "parameters": f"{row['parameters']:,}",
+        "seconds": f"{row['seconds']:.1f}",
+        "tokens/s": f"{row['tokens_per_second']:,.0f}",
+    }
+
+
+def write_report(
+    out: Path,
+    table: list[dict[str, Any]],
+    notes: list[str],
+    results: list[Result],
+    ladders: list[Ladder],
+    plan: dict[str, Any],
+) -> None:
+    """Draw and write everything but results.json, which is written before: drawings can be made again."""
+    shown = [for_people(row) for row in table]
+    lines = ["| " + " | ".join(shown[0]) + " |", "|" + " --- |" * len(shown[0])]
+    lines += ["| " + " | ".join(row.values()) + " |" for row in shown]
+    write_whole(out / "report.md", "\n".join(["# Comparison", "", *lines, "", *notes, ""]).encode())
+    for number, ladder in enumerate(ladders, 1):
+        ladder.write(out / ("ladder.tsv" if number == 1 else f"ladder-{number}.tsv"))
+    bars = charts.bars([row for row in table if row["rank"] is not None])
+    bars.save(out / "comparison.svg")
+    points = [{"name": result.name, **point} for result in results for point in result.curve]
+    parts = [bars] + ([charts.curves(points, [row["name"] for row in table])] if points else [])
+    several = [
+        ladder.passage() for ladder in ladders if len(ladder.names) > 1
+    ]  # one model alone is compared with nobody
+    passages = [(ladder.tokens, ladder.names, ladder.nll_NM.tolist()) for ladder in several]
+    write_whole(out / "report.html", charts.page("Comparison", parts, shown, notes, passages).encode())

@@ -1,0 +1,73 @@
+"""regard draw FILE: a picture of weights that any tool has made."""
+
+import json
+import zipfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+
+from regard.errors import UserError
+from regard.inside.output import write_drawing
+from regard.verbs.parsing import Argument, parse
+
+Weights = Annotated[str | Path | np.ndarray, Argument(Path, positional=True, metavar="FILE")]
+Words = Annotated[Sequence[str] | None, Argument(tuple[str, ...] | None, metavar="WORD")]
+Picture = Annotated[str | Path, Argument(Path, metavar="FILE")]
+
+
+def draw(weights: Weights, out: Picture, *, tokens: Words = None, title: str | None = None) -> Path:
+    """Draw an array of weights: one row, a map, a map for each head, or for each layer and head (1 to 4 axes).
+
+    >>> regard.draw(weights, out="map.svg", tokens=["the", "poor"])  # doctest: +SKIP
+
+    Args:
+        weights: An array, or a file of one: .npz with weights and tokens (or rows and columns), .npy, .json.
+        out: What to write: .svg, .png, or .html, which opens offline.
+        tokens: The words, if the file does not hold them.
+        title: The title; without it, the file's name.
+    """
+    held: dict[str, Any] = {"weights": weights} if isinstance(weights, np.ndarray) else _read(Path(weights))
+    words = list(tokens) if tokens is not None else held.get("tokens")
+    name = title or ("" if isinstance(weights, np.ndarray) else Path(weights).name)
+    write_drawing(held["weights"], Path(out), held.get("rows", words), held.get("columns", words), name)
+    return Path(out)
+
+
+def _read(path: Path) -> dict[str, Any]:
+    """The weights, and the tokens, rows and columns that are there. Nothing is ever unpickled."""
+    try:
+        if path.suffix == ".json":
+            data = json.loads(path.read_text(encoding="utf-8"))
+            held = data if isinstance(data, dict) else {"weights": data}
+        else:
+            loaded = np.load(path, allow_pickle=False)
+            held = dict(loaded) if isinstance(loaded, np.lib.npyio.NpzFile) else {"weights": loaded}
+        arrays = {name: np.asarray(array) for name, array in held.items()}
+        weights = arrays.pop("weights", None)
+        if weights is None:
+            raise UserError(f"{path}: holds no 'weights' (it holds: {', '.join(held)})")
+        if np.iscomplexobj(weights):
+            raise UserError(f"{path}: the weights are complex numbers; give real ones")
+        names = ("tokens", "rows", "columns")
+        words = {
+            name: [str(word) for word in array.tolist()] for name, array in arrays.items() if name in names
+        }
+        return {"weights": weights.astype(np.float64), **words}
+    except OSError as error:
+        raise UserError(f"{path}: cannot be read ({error.strerror or error})") from None
+    except (ValueError, TypeError, RecursionError, zipfile.BadZipFile) as error:
+        raise UserError(
+            f"{path}: is not an array of numbers ({_why(error)}); give .npz, .npy or .json"
+        ) from None
+
+
+def _why(error: Exception) -> str:
+    reason = str(error).splitlines()[0]
+    return "it is no such file, or holds objects" if "pickle" in reason else reason
+
+
+def main(arguments: list[str]) -> None:
+    call = parse(draw, arguments)
+    print(f"{draw(**call.values)} shows it.")

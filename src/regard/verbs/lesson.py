@@ -1,0 +1,80 @@
+"""regard lesson: the lectures' worked examples, step by step."""
+
+from pathlib import Path
+from typing import Annotated, Any
+
+from regard.errors import UserError
+from regard.lessons.lesson import LESSONS, Lesson, about, inputs_of, run_lesson
+from regard.lessons.lesson import parse as parse_setting
+from regard.lessons.notebook import notebook as as_notebook
+from regard.machine.disk import write_whole
+from regard.verbs.parsing import Argument, Out, parse
+from regard.verbs.printing import print_json
+
+Name = Annotated[str | None, Argument(str | None, positional=True, metavar="NAME")]
+Settings = Annotated[dict[str, Any] | tuple[str, ...], Argument(tuple[str, ...], metavar="NAME=VALUE")]
+
+
+def lesson(name: Name = None, *, set: Settings = (), notebook: Out = None) -> Lesson | dict[str, str]:
+    """Run one of the lectures' worked examples; without a name, list them.
+
+    >>> regard.lesson("attention", set={"q": (0.0, 10.0)}).value("scores")
+    [0.0, 0.0, 10.0, 0.0]
+
+    Args:
+        name: The lesson.
+        set: Other inputs: q=0,10 sets the numbers of q; rows are separated by ; and sentences by /.
+        notebook: Write it as a notebook instead (.ipynb).
+    """
+    if name is None:
+        return {known: about(known) for known in LESSONS}
+    if notebook is not None and Path(notebook).suffix != ".ipynb":
+        raise UserError(f"{notebook}: the name of a notebook ends with .ipynb")
+    inputs = set if isinstance(set, dict) else dict(parse_setting(name, setting) for setting in set)
+    shown = run_lesson(name, **inputs)
+    if notebook is not None:
+        write_whole(Path(notebook), as_notebook(shown).encode())
+    return shown
+
+
+def main(arguments: list[str]) -> None:
+    call = parse(lesson, arguments)
+    shown = lesson(**call.values)
+    if isinstance(shown, dict):
+        if call.json:
+            print_json({"lessons": shown})
+            return
+        for name, text in shown.items():
+            print(f"{name:<16} {text}")
+        return
+    if call.json:
+        print_json(shown.to_json())
+        return
+    _print(shown)
+    written = call.values["notebook"]
+    print(
+        f"\ninputs that can be set: {', '.join(inputs_of(shown.name))}"
+        if written is None
+        else f"\n{written} holds it."
+    )
+
+
+def _print(shown: Lesson) -> None:
+    print(f"{shown.name}: {shown.about}")
+    for number, step in enumerate(shown.steps, 1):
+        print(f"\n{number}. {step.title}\n   {step.formula}")
+        for text in (step.says, step.picture):
+            if text:
+                print("\n".join(f"   {line}" for line in text.splitlines()))
+        for name, value in step.values.items():
+            print(f"   {name}: {_shown(value)}")
+
+
+def _shown(value: object) -> str:
+    if isinstance(value, float):
+        return f"{value:.4g}"
+    if isinstance(value, list):
+        return f"[{', '.join(_shown(part) for part in value)}]"
+    if isinstance(value, dict):
+        return ", ".join(f"{name} {_shown(part)}" for name, part in value.items())
+    return str(value)

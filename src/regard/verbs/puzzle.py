@@ -1,0 +1,130 @@
+"""regard puzzle: which family solves what, at which length, and whether attention goes where it must."""
+
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+from regard.errors import UserError
+from regard.inside.charts import accuracies
+from regard.inside.output import PICTURES, check_ending, write_chart
+from regard.text.puzzles import PUZZLES, Puzzle
+from regard.training.tasks.questions import Solved, answer, measure_on, solvers, train_on
+from regard.verbs.parsing import Argument, Names, Numbers, Out, parse
+from regard.verbs.printing import print_json, tell
+
+Name = Annotated[str | None, Argument(str | None, positional=True, metavar="NAME")]
+Finished = Callable[[list[Solved]], None]
+
+
+@dataclass(frozen=True)
+class Results:
+    """What each family reached at each length."""
+
+    puzzle: str
+    rows: list[Solved]
+
+    def to_json(self) -> dict[str, Any]:
+        return {"puzzle": self.puzzle, "results": [asdict(row) for row in self.rows]}
+
+
+@dataclass(frozen=True)
+class Answers:
+    """What each family answers to one question, and the probability of the answer."""
+
+    puzzle: str
+    question: str
+    answers: dict[str, tuple[str, float]]
+
+    def to_json(self) -> dict[str, Any]:
+        answers = {
+            family: {"answer": answer, "probability": p} for family, (answer, p) in self.answers.items()
+        }
+        return {"puzzle": self.puzzle, "question": self.question, "answers": answers}
+
+
+def puzzle(
+    name: Name = None,
+    *,
+    families: Names = (),
+    steps: int = 400,
+    seeds: int = 1,
+    tests: Numbers = None,
+    ask: str | None = None,
+    out: Out = None,
+    listener: Finished = lambda rows: None,
+) -> Results | Answers | dict[str, str]:
+    """Train families on small questions whose right attention is known, and test them at larger ones; without a name, list the puzzles.
+
+    >>> regard.puzzle("ab", families=["dan", "transformer"], steps=50)  # doctest: +SKIP
+
+    Args:
+        name: The puzzle.
+        families: Which, with spaces or commas between; without it, all that can be trained on puzzles.
+        steps: Steps of training.
+        seeds: Trainings of each family; the questions of all are counted together.
+        tests: Lengths or loads to be tested at; without it, the puzzle's own.
+        ask: One question of your own instead (AABA?, a3b7?b, abc=): what each family answers.
+        out: Draw accuracy against length: .svg or .png.
+        listener: Called with the rows of each family.
+    """
+    if name is None:
+        return {known: one.about for known, one in PUZZLES.items()}
+    names = [families] if isinstance(families, str) else list(families)
+    chosen = _checked(name, names, steps, seeds, tests)
+    names = names or solvers()
+    if out is not None:
+        check_ending(Path(out), PICTURES)
+    if ask is not None:
+        chosen.ids(ask)  # refuses a question that the puzzle cannot have
+        return Answers(
+            name, ask, {family: answer(chosen, train_on(chosen, family, steps, 1), ask) for family in names}
+        )
+    every = list[Solved]()
+    for family in names:
+        models = [train_on(chosen, family, steps, seed) for seed in range(1, seeds + 1)]
+        rows = [measure_on(chosen, family, models, length) for length in tests or chosen.tested]
+        listener(rows)
+        every += rows
+    if out is not None:
+        write_chart(accuracies([asdict(row) for row in every], chosen.measure), Path(out))
+    return Results(name, every)
+
+
+def _checked(name: str, families: list[str], steps: int, seeds: int, tests: Numbers) -> Puzzle:
+    if steps < 1 or seeds < 1 or any(test < 1 for test in tests or ()):
+        raise UserError("`steps`, `seeds` and `tests` must be 1 or more")
+    if name not in PUZZLES:
+        raise UserError(f"unknown puzzle {name!r}; there are: {', '.join(PUZZLES)}")
+    for family in families:
+        if family not in solvers():
+            raise UserError(f"{family} does not solve puzzles; those that do: {', '.join(solvers())}")
+    return PUZZLES[name]
+
+
+def main(arguments: list[str]) -> None:
+    call = parse(puzzle, arguments)
+    result = puzzle(**call.values, listener=(lambda rows: None) if call.json else _print)
+    if isinstance(result, dict):
+        if call.json:
+            print_json(result)
+            return
+        for name, about in result.items():
+            print(f"{name:<8} {about}")
+        return
+    if call.values["out"] is not None and isinstance(result, Results):
+        tell(f"{call.values['out']} shows it.")
+    if call.json:
+        print_json(result.to_json())
+    elif isinstance(result, Answers):
+        for family, (said, probability) in result.answers.items():
+            print(f"{family:<12} {said}  {probability:.3f}")
+
+
+def _print(rows: list[Solved]) -> None:
+    """A line for each family: the share of right answers at each length, and in brackets the weight on the right place."""
+    cells = []
+    for row in rows:
+        weight = "" if row.right_weight is None else f" ({row.right_weight:.2f})"
+        cells.append(f"{row.length}: {row.accuracy:.2f} [{row.low:.2f}-{row.high:.2f}]{weight}")
+    print(f"{rows[0].family:<12} " + "   ".join(cells), flush=True)

@@ -1,0 +1,138 @@
+"""regard score RUN: every token of a text with its log-probability."""
+
+import math
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import chain
+from typing import Any
+
+import torch
+
+from regard.errors import UserError
+from regard.inside.edit_model import edited
+from regard.models.contract import LanguageModel, Part
+from regard.probabilities.measures import read_examples, token_losses
+from regard.runs.derived import to_best_device
+from regard.runs.run import writer
+from regard.text.files import read
+from regard.tokens.batches import Rows
+from regard.tokens.contract import Encoded
+from regard.verbs.parsing import Edits, Files, RunLike, parse
+from regard.verbs.printing import escaped, print_json
+
+
+@dataclass(frozen=True)
+class Term:
+    """One term of a token's probability."""
+
+    name: str
+    value: float
+    details: dict[str, float]  # of an n-gram's order: whether it was seen, its own part, its backoff
+
+
+@dataclass(frozen=True)
+class ScoredToken:
+    token: str
+    log_prob: float
+    terms: tuple[Term, ...] | None = None  # they sum to the probability
+
+    def to_json(self) -> dict[str, Any]:
+        data: dict[str, Any] = {
+            "token": self.token,
+            "log_prob": self.log_prob if math.isfinite(self.log_prob) else None,
+        }
+        if self.terms is not None:
+            data["terms"] = [{"name": term.name, "value": term.value, **term.details} for term in self.terms]
+        return data
+
+
+def score(
+    run: RunLike, text: Files = (), *, explain: bool = False, edit: Edits = None
+) -> Iterator[list[ScoredToken]]:
+    """Every token of a text with its natural-log probability, a document at a time, as a stream; an empty line ends a document.
+
+    >>> for document in regard.score("runs/ngram", text="other.txt"):  # doctest: +SKIP
+    ...     print(document[0].token, document[0].log_prob)
+
+    Args:
+        run: A run folder, an ARPA file, or a GPT-2 checkpoint.
+        text: The text. Without it, the run's own test or validation text.
+        explain: Under each token, the terms of its probability: an n-gram's orders, copied words and the vocabulary, a mixture.
+        edit: Change the model: a JSON file of edits, or the JSON itself.
+    """
+    opened = writer(edited(run, edit))
+    model, tokenizer = opened.model, opened.tokenizer
+    to_best_device(model)
+    for source in read(text) or opened.own_text():
+        encoded = tokenizer.encode(source.text)
+        losses = token_losses(model, encoded)
+        terms = _terms(model, encoded) if explain else None
+        for first, last in zip(encoded.starts_D.tolist(), encoded.ends_D.tolist(), strict=True):
+            rows = zip(
+                range(first, last),
+                encoded.ids_N[first:last].tolist(),
+                losses[first:last].tolist(),
+                strict=True,
+            )
+            yield [
+                ScoredToken(tokenizer.name(token), -nll, None if terms is None else terms[place])
+                for place, token, nll in rows
+            ]
+
+
+def _terms(model: LanguageModel, text: Encoded) -> list[tuple[Term, ...]]:
+    """The terms of every token's probability; those of a mixture's models side by side."""
+    terms: list[tuple[Term, ...]] = [()] * len(text)
+    members = model.members()
+    for member in members:
+        for rows, prediction in read_examples(member.model, text):
+            targets_BT = rows.targets_BT.to(member.model.device)
+            parts = prediction.parts(targets_BT)
+            if parts.of == "score" and len(members) == 1:
+                instead = "regard trace takes a score apart"
+                raise UserError(
+                    f"`explain` is for probabilities that are sums; {model.family} has a softmax of scores: {instead}"
+                )
+            weight_BT = torch.full(
+                targets_BT.shape, member.weight, dtype=torch.float64, device=targets_BT.device
+            )
+            name = member.prefix.rstrip(".")
+            for part in parts.scaled(weight_BT, name, prediction.nll(targets_BT)):
+                _add(terms, rows, part, member.prefix)
+    return terms
+
+
+def _add(terms: list[tuple[Term, ...]], rows: Rows, part: Part, prefix: str) -> None:
+    """Add one term at every token of the rows; a term that is spread over words is summed."""
+    value_BT = part.value if part.value.dim() == 2 else part.value.sum(2)
+    scored_BT = rows.places_BT >= 0
+    details = {name: values_BT.cpu()[scored_BT].tolist() for name, values_BT in (part.details or {}).items()}
+    values, name = (
+        value_BT.cpu()[scored_BT].tolist(),
+        part.name if part.name in prefix else prefix + part.name,
+    )
+    for number, (place, value) in enumerate(zip(rows.places_BT[scored_BT].tolist(), values, strict=True)):
+        terms[place] += (Term(name, value, {key: row[number] for key, row in details.items()}),)
+
+
+def main(arguments: list[str]) -> None:
+    call = parse(score, arguments)
+    documents = score(**call.values)
+    if call.json:
+        print_json({"documents": [[token.to_json() for token in document] for document in documents]})
+        return
+    for document in documents:
+        sys.stdout.writelines(chain.from_iterable(map(_lines, document)))
+        sys.stdout.write("\n")
+
+
+def _lines(token: ScoredToken) -> list[str]:
+    lines = [f"{escaped(token.token)}\t{token.log_prob:.6f}\n"]
+    for term in token.terms or ():
+        details = ""
+        if "seen" in term.details:
+            seen = "found" if term.details["seen"] else "unseen"
+            details = f" {seen:<6} own {term.details['own']:<10.4g} backoff {term.details['backoff']:<10.4g}"
+        lines.append(f"    {term.name:<12}{details} share {term.value:.4g}\n")
+    return lines

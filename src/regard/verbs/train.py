@@ -1,0 +1,296 @@
+"""regard train FAMILY: text to a run folder."""
+
+import dataclasses
+import hashlib
+import json
+import shutil
+import sys
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from regard.boundary import parse_json
+from regard.errors import Interrupted, UserError
+from regard.machine.device import Machine, choose_machine
+from regard.machine.disk import absolute, only_writer, relocated, write_json
+from regard.models import family_class
+from regard.models.contract import LanguageModel
+from regard.ranges import check_seed
+from regard.runs.formats.folder import CONFIG, TRAINING, check_free, next_free, write_run
+from regard.runs.run import Run, Texts, describe
+from regard.training.checkpoint import checkpoints, remove_checkpoints
+from regard.training.loop import descend
+from regard.training.options import PATHS, Options, TrainingOptions, read_options
+from regard.training.recipes import find_recipe
+from regard.training.task import Listener, TextTask, nobody
+from regard.training.tasks import make_task
+
+
+@dataclasses.dataclass(frozen=True)
+class Trained:
+    """A finished training."""
+
+    run: Run
+    steps: int
+    tokens: int
+    seconds: float
+    loss: float | None
+    figures: dict[str, float] = dataclasses.field(
+        default_factory=dict
+    )  # of translators: BLEU, and the alignment error rate if it is known
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "out": str(self.run.folder),
+            "family": self.run.model.family,
+            "parameters": self.run.model.sizes(),
+            "steps": self.steps,
+            "tokens": self.tokens,
+            "seconds": self.seconds,
+            "loss": self.loss,
+            **self.figures,
+        }
+
+
+@dataclasses.dataclass(frozen=True)
+class Began:
+    """The content of training.json: how a training began that is not finished."""
+
+    family: str
+    options: dict[str, Any]
+    texts: Texts
+    tokens: str  # the hash of the tokenizers
+    bf16: bool
+    folder: str | None = None  # where the run lay then
+
+
+def train(
+    family: str | None = None,
+    *,
+    recipe: str | None = None,
+    data: str | Path = "data",
+    listener: Listener = nobody,
+    **options: Any,
+) -> Trained:
+    """Train a model of a family and keep it in a folder. The options are those of `regard train FAMILY --help`.
+
+    >>> trained = regard.train("ngram", text="my.txt", order=3, out="runs/mine")  # doctest: +SKIP
+    >>> trained.run.model.order  # doctest: +SKIP
+    3
+
+    Args:
+        family: The family, such as lstm or transformer.
+        recipe: A named recipe instead of a family; other options take the place of the recipe's.
+        data: The folder of the recipe's texts.
+        listener: Called with a report of the training a few times a second.
+        options: Options of the text, the tokens, the model and the training.
+    """
+    if recipe is not None:
+        if family is not None:
+            raise UserError(f"a recipe has its own family: leave out {family}")
+        chosen = find_recipe(recipe)
+        return _train(
+            chosen.family, options if options.get("resume") else chosen.with_options(data, options), listener
+        )
+    if family is None:
+        raise UserError("name a family, or a `recipe`")
+    return _train(family, options, listener)
+
+
+def _train(family: str, given: dict[str, Any], listener: Listener) -> Trained:
+    kind = family_class(family)
+    if given.get("resume"):
+        out = Path(given.get("out") or f"runs/{family}")
+        if not out.is_dir():
+            raise UserError(_nothing_there(out))
+        with only_writer(out):
+            return _resume(kind, out, given, listener)
+    options = read_options(kind, given)
+    out = Path(options.data.out) if options.data.out else next_free(family)
+    check_free(out)
+    created = not out.exists()
+    with only_writer(out):
+        check_free(out)
+        try:
+            task = make_task(kind, options)
+            return _begin(kind, task, options, given, out, listener)
+        except UserError:  # refused before anything was learned: nothing new is left behind
+            if created and _nothing_learned(out):
+                shutil.rmtree(out, ignore_errors=True)
+            raise
+
+
+def _nothing_learned(out: Path) -> bool:
+    return not (out / CONFIG).exists() and not checkpoints(out)
+
+
+def _nothing_there(out: Path) -> str:
+    return f"{out}: no training to resume there; give the --out of one that was stopped"
+
+
+def _begin(
+    kind: type[LanguageModel],
+    task: TextTask,
+    options: Options,
+    given: dict[str, Any],
+    out: Path,
+    listener: Listener,
+) -> Trained:
+    began = time.perf_counter()
+    torch.manual_seed(check_seed(options.data.seed))
+    model = task.make(kind, options.model)
+    if options.training is None:
+        encoded = task.encoded()
+        model.fit(encoded)
+        known = {"tokens": len(encoded), "seconds": time.perf_counter() - began, "notes": tuple(task.notes)}
+        config = describe(model, texts=Texts.of(task.texts(), out), seed=options.data.seed, **known)
+        run = Run(model.eval(), task.tokenizer, config)
+        loss = task.loss(model)
+        run = write_run(run, out, loss=loss)
+        return Trained(run, 0, len(encoded), config.seconds, loss)
+    machine = choose_machine(options.training.precision)
+    kept = Began(
+        family=kind.family,
+        options=_with_paths(given, absolute),
+        texts=Texts.of(task.texts(), out),
+        tokens=_tokens_hash(task),
+        bf16=machine.bf16,
+        folder=absolute(str(out)),
+    )
+    write_json(dataclasses.asdict(kept), out / TRAINING)
+    try:
+        return _descend(model, task, options, out, machine, listener)
+    except UserError:
+        if _nothing_learned(out):  # this text cannot be trained on: no step was made
+            (out / TRAINING).unlink(missing_ok=True)
+        raise
+
+
+def _resume(kind: type[LanguageModel], out: Path, given: dict[str, Any], listener: Listener) -> Trained:
+    """Go on with a stopped training, with the options it began with. An option that is given again must be the same."""
+    if (out / CONFIG).exists():
+        raise UserError(f"{out}: this run is finished; there is nothing to resume")
+    if not (out / TRAINING).is_file():
+        raise UserError(_nothing_there(out))
+    advice = "is damaged; its checkpoints are kept: train again into another --out"
+    began = parse_json(Began, (out / TRAINING).read_bytes(), f"{out}: {TRAINING} {advice}")
+    if began.family != kind.family:
+        raise UserError(f"{out}: holds a {began.family}, not a {kind.family}")
+    kept = began.options
+    if began.folder is not None:
+        kept = _with_paths(kept, lambda path: relocated(path, str(began.folder), out))
+        given = _with_paths(given, absolute)
+    for name, value in given.items():
+        if name not in ("resume", "out") and (name not in kept or _plain(kept[name]) != _plain(value)):
+            before = kept.get(name, "the default")
+            raise UserError(f"`{name}` was {before} when {out} began; a resumed run cannot change it")
+    options = read_options(kind, {**kept, "resume": True, "out": str(out)})
+    task = make_task(kind, options)
+    _check_texts(out, task, began)
+    torch.manual_seed(check_seed(options.data.seed))
+    model = task.make(kind, options.model)
+    # the precision that `auto` once chose stays: with another one a resumed run would not be the same
+    return _descend(model, task, options, out, choose_machine("bf16" if began.bf16 else "fp32"), listener)
+
+
+def _plain(value: Any) -> Any:
+    """A path or several, in the form in which JSON keeps them."""
+    return (
+        [_plain(item) for item in value]
+        if isinstance(value, list | tuple)
+        else str(value)
+        if isinstance(value, Path)
+        else value
+    )
+
+
+def _descend(
+    model: LanguageModel, task: TextTask, options: Options, out: Path, machine: Machine, listener: Listener
+) -> Trained:
+    assert isinstance(options.training, TrainingOptions)
+    try:
+        progress = descend(model, task, options.training, options.data.seed, out, machine, listener)
+        model.eval()
+        loss = task.loss(model)  # on the device that it was trained on
+        figures = task.report(model)
+    except KeyboardInterrupt as stop:
+        again = f"go on with: regard train {model.family} --out {out} --resume"
+        raise Interrupted(f"{stop or 'stopped'}; {again}") from None
+    model.to("cpu")
+    config = describe(
+        model,
+        texts=Texts.of(task.texts(), out),
+        seed=options.data.seed,
+        training=dataclasses.asdict(options.training),
+        notes=tuple(task.notes),
+        steps=progress.step,
+        best_step=progress.best_step,
+        tokens=progress.tokens,
+        seconds=progress.seconds,
+        loss=loss,
+        figures=figures,
+        **task.limits(),
+    )
+    run = write_run(Run(model, task.tokenizer, config, source=task.source_tokenizer), out)
+    remove_checkpoints(out)
+    return Trained(run, progress.step, progress.tokens, progress.seconds, loss, figures)
+
+
+def _with_paths(options: Mapping[str, Any], change: Callable[[str], str]) -> dict[str, Any]:
+    """Options with every path in them changed."""
+
+    def changed(value: Any) -> Any:
+        if value is None:
+            return None
+        return change(str(value)) if isinstance(value, str | Path) else [change(str(item)) for item in value]
+
+    return {name: changed(value) if name in PATHS else value for name, value in options.items()}
+
+
+def _tokens_hash(task: TextTask) -> str:
+    kinds = [
+        tokenizer.to_json() for tokenizer in (task.tokenizer, task.source_tokenizer) if tokenizer is not None
+    ]
+    return hashlib.sha256(json.dumps(kinds).encode()).hexdigest()
+
+
+def _check_texts(out: Path, task: TextTask, began: Began) -> None:
+    """A resumed training must find the text and the vocabulary that it began with."""
+    now = Texts.of(task.texts(), out)
+    for part in ("train", "valid", "test"):
+        records, before = getattr(now, part), getattr(began.texts, part)
+        names = [[Path(record.name).name for record in some] for some in (records, before)]
+        if names[0] != names[1]:
+            raise UserError(
+                f"{out} began with other files ({', '.join(names[1])}); a resumed run needs the same text"
+            )
+        for record, then in zip(records, before, strict=True):
+            if record.sha256 != then.sha256:
+                raise UserError(
+                    f"{record.name}: has changed since {out} began; a resumed run needs the same text"
+                )
+    if _tokens_hash(task) != began.tokens:
+        raise UserError(f"the vocabulary has changed since {out} began; a resumed run needs the same")
+
+
+def main(arguments: list[str]) -> None:
+    from regard.verbs.printing import print_json, print_lines, tell
+    from regard.verbs.train_options import live_line, parse_train, print_usage
+
+    if not arguments or arguments[0] in ("--help", "-h"):
+        print_usage()
+        return
+    call = parse_train(arguments)
+    trained = train(**call.values, listener=live_line(quiet=call.json))
+    for note in trained.run.config.notes:
+        tell(note)
+    result = trained.to_json()
+    if call.json:
+        print_json(result)
+        return
+    print_lines(result)
+    verb = "generate" if trained.run.model.given is None else "translate"
+    print(f"\nnext: regard {verb} {result['out']}", file=sys.stderr)

@@ -1,0 +1,234 @@
+"""regard translate RUN: sentences in another language."""
+
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+from regard.errors import UserError, notify
+from regard.inside.edit_model import edited
+from regard.inside.output import PICTURES, check_ending, write_picture
+from regard.inside.pictures import heat_map
+from regard.machine.device import Precision, in_precision
+from regard.models.wrappers.edited import Edited
+from regard.parts.edits import Set
+from regard.probabilities import translation
+from regard.probabilities.links import parse_line
+from regard.probabilities.sampling import Sampling
+from regard.probabilities.translation import Search, Translation, crossing_sites
+from regard.runs.run import Run, translator
+from regard.text.files import decode
+from regard.text.parallel import read_lines
+from regard.tokens.word_groups import line_groups, word_groups
+from regard.verbs.parsing import Argument, Call, Edits, File, Out, RunLike, parse
+from regard.verbs.printing import print_json, tell
+
+MOST_PENALTY = 10
+Sentences = Annotated[str | Sequence[str], Argument(tuple[str, ...], positional=True, metavar="TEXT")]
+
+
+@dataclass(frozen=True)
+class Translations(Sequence[list[Translation]]):
+    """The translations of each sentence, the best first; none of an empty line."""
+
+    sources: list[str]
+    best: list[list[Translation]]
+
+    def __len__(self) -> int:
+        return len(self.best)
+
+    def __getitem__(self, place: Any) -> Any:
+        return self.best[place]
+
+    def to_json(self) -> dict[str, Any]:
+        pairs = zip(self.sources, self.best, strict=True)
+        return {
+            "translations": [
+                {"source": line, "translations": [_data(one) for one in best]} for line, best in pairs
+            ]
+        }
+
+
+@dataclass(frozen=True)
+class WhatIf:
+    """A translation before and after a link was moved."""
+
+    source: str
+    before: Translation
+    after: Translation
+
+
+def translate(
+    run: RunLike,
+    text: Sentences = (),
+    *,
+    file: File = None,
+    beam: int = 5,
+    length_penalty: float = 1.0,
+    count: int = 1,
+    temperature: float | None = None,
+    seed: int = 1,
+    what_if: str | None = None,
+    precision: Precision = "fp32",
+    out: Out = None,
+    edit: Edits = None,
+) -> Translations | WhatIf:
+    """Translate sentences: those given, those of a file, or standard input, a line at a time.
+
+    >>> regard.translate("runs/recurrent-translator", "I love you a lot")[0][0].text  # doctest: +SKIP
+    'Te amo mucho'
+
+    Args:
+        run: A translator's run folder.
+        text: Sentences. Without any, standard input.
+        file: A file of sentences, a line each.
+        beam: Hypotheses that are kept; 1 is greedy search.
+        length_penalty: Hypotheses are ranked by log P / length ** penalty; above 0, long translations are not held back.
+        count: Translations of each sentence, the best first.
+        temperature: Draw translations at this temperature instead of searching for the best.
+        seed: The seed of drawn translations.
+        what_if: A link i-j, from 0: target word j is made to look at source word i; the words before it stay, the rest is searched again.
+        precision: bf16 is up to twice as fast on processors that have it, and scores have three digits then; auto measures.
+        out: Draw the attention of the first sentence's best translation: .svg or .png.
+        edit: Change the model: a JSON file of edits, or the JSON itself.
+    """
+    opened = translator(edited(run, edit))
+    if out is not None:
+        check_ending(Path(out), PICTURES)
+    if text and file is not None:
+        raise UserError("give sentences or `file`, not both")
+    if not abs(length_penalty) <= MOST_PENALTY:
+        raise UserError(f"`length_penalty` lies between -{MOST_PENALTY} and {MOST_PENALTY}")
+    lines = (
+        [text] if isinstance(text, str) else list(text) or read_lines(str(file) if file is not None else "-")
+    )
+    filled = [line for line in lines if line.strip()]
+    if (text and len(filled) < len(lines)) or not filled:
+        raise UserError("a sentence is empty: there is nothing to translate")
+    search = Search(
+        beam=beam, penalty=length_penalty, count=count, sampling=_sampling(temperature), seed=seed
+    )
+    _tell_unknown(opened, filled)
+    if what_if is not None:
+        if len(lines) != 1 or count != 1 or temperature is not None:
+            raise UserError(
+                "`what_if` moves one link of one sentence: give one, without `count` and `temperature`"
+            )
+        moved = _what_if(opened, lines[0], what_if, search)
+        if out is not None:
+            _draw(moved.after, out)
+        return moved
+    with in_precision(precision):
+        answers = iter(translation.translate(opened.model, *opened.both_tokenizers(), filled, search))
+    best = [next(answers) if line.strip() else [] for line in lines]  # an empty line stays one
+    if out is not None:
+        _draw(next(one for one in best if one)[0], out)
+    return Translations(lines, best)
+
+
+def _sampling(temperature: float | None) -> Sampling | None:
+    return None if temperature is None else Sampling(temperature=temperature)
+
+
+def _what_if(run: Run, text: str, link: str, search: Search) -> WhatIf:
+    """A translation, and what becomes of it when a target word is made to look at one source word.
+
+    The words before it stay as they were; the rest is searched for again. In a Transformer every layer and head is made to look there; of
+    a word of several tokens, the first token is.
+    """
+    source, target = run.both_tokenizers()
+    sites = crossing_sites(run.model)
+    if not sites:
+        raise UserError("this translator has no attention (--score none): there is no link to move")
+    sure, possible = parse_line(link, "`what_if`")
+    if len(sure) != 1 or possible:
+        raise UserError("`what_if` is one link: i-j, source word i and target word j, from 0")
+    ((i, j),) = sure
+    ((before, *_),) = translation.translate(run.model, source, target, [text], search)
+    looked_at, written = line_groups(text, source), word_groups(before.tokens, target.kind)
+    looked_at.append(
+        range(looked_at[-1].stop, looked_at[-1].stop + 1)
+    )  # the end of the source can be looked at too
+    if not (0 <= i < len(looked_at) and 0 <= j < len(written)):
+        last = f"source words go from 0 to {len(looked_at) - 1}, target words from 0 to {len(written) - 1}"
+        raise UserError(f"{i}-{j} lies outside: {last}")
+    columns, row = tuple(looked_at[i]), written[j].start
+    changes = {site: Set(site=site, rows=(row,), columns=columns, value=1 / len(columns)) for site in sites}
+    again = Search(beam=search.beam, penalty=search.penalty, prefix=tuple(before.ids[:row]))
+    ((after, *_),) = translation.translate(Edited(run.model, changes), source, target, [text], again)
+    return WhatIf(text, before, after)
+
+
+def _tell_unknown(run: Run, lines: list[str]) -> None:
+    assert run.source is not None
+    if run.source.unknown is None:
+        return
+    ids = [token for line in lines for token in run.source.prompt(line)]
+    unknown = sum(token == run.source.unknown for token in ids)
+    if unknown:
+        notify(f"{unknown} of {len(ids)} tokens were never seen in training and are read as <unk>")
+
+
+def _draw(one: Translation, out: Any) -> None:
+    if not one.attention:
+        raise UserError("this translator has no attention (--score none): there is nothing to draw")
+    site, weights_HTS = list(one.attention.items())[-1]
+    title = site if len(weights_HTS) == 1 else f"{site}, mean of {len(weights_HTS)} heads"
+    write_picture(heat_map(weights_HTS.mean(0).numpy(), one.tokens, one.source_tokens, title), out)
+
+
+def main(arguments: list[str]) -> None:
+    call = parse(translate, arguments)
+    values = call.values
+    if not values["text"] and values["file"] is None and not call.json and values["what_if"] is None:
+        _filter(call)
+        return
+    result = translate(**values)
+    if values["out"] is not None:
+        tell(f"{values['out']} shows it.")
+    if isinstance(result, WhatIf):
+        _print_what_if(result, call.json)
+        return
+    if call.json:
+        print_json(result.to_json())
+        return
+    for best in result:
+        _print(best, values["count"])
+
+
+def _filter(call: Call) -> None:
+    """Standard input, a line in and a line out: each is written before the next is read."""
+    if call.values["out"] is not None:
+        raise UserError("`out` draws one sentence: give it, or `file`")
+    run = translator(edited(call.values["run"], call.values["edit"]))
+    rest = {name: value for name, value in call.values.items() if name not in ("run", "text", "edit")}
+    for number, data in enumerate(sys.stdin.buffer, 1):
+        line = decode(data, f"standard input, line {number}").rstrip("\r\n")
+        _print(translate(run, line, **rest)[0] if line.strip() else [], call.values["count"])  # type: ignore[index]
+
+
+def _print(best: list[Translation], count: int) -> None:
+    if not best:  # an empty line stays one
+        print(flush=True)
+    for one in best:
+        print(one.text if count == 1 else f"{one.score:8.3f}  {one.text}", flush=True)
+
+
+def _print_what_if(result: WhatIf, json: bool) -> None:
+    if json:
+        print_json({"source": result.source, "before": _data(result.before), "after": _data(result.after)})
+    else:
+        for one in (result.before, result.after):
+            print(f"{one.score:8.3f}  {one.text}")
+
+
+def _data(one: Translation) -> dict[str, object]:
+    return {
+        "text": one.text,
+        "score": one.score,
+        "log_prob": one.log_prob,
+        "tokens": one.tokens,
+        "source_tokens": one.source_tokens,
+        "attention": {site: weights_HTS.tolist() for site, weights_HTS in one.attention.items()},
+    }
