@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from regard.runs.training import Trained
+from regard.verbs.train import Trained
 
 import regard
 

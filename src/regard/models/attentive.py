@@ -8,7 +8,7 @@ attention is computed for all positions at once.
 Shape legend: B rows, T positions, D width, L layers, S remembered states, K = S + T.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, final
 
 import torch
@@ -21,7 +21,7 @@ from regard.parts.attention import attend
 from regard.parts.layers import drop_alike
 from regard.parts.look import Look, Site, at_site, attention_sites, declare, values_at
 from regard.parts.masks import earlier, lookback, padding
-from regard.parts.past import newest
+from regard.parts.past import filled_up, newest
 from regard.parts.recurrence import CellName, Packed, Recurrence, begin_embedding, pack_left
 from regard.parts.scores import ScoreName, make_score
 from regard.ranges import at_least, share
@@ -108,6 +108,11 @@ class Attentive(LanguageModel):
         return AttentiveState(
             zeros_B, hidden, cell, hidden.new_zeros(len(hidden), 0, self.config.width), empty_BS, empty_BS
         )
+
+    def with_room(self, state: AttentiveState, room: int) -> AttentiveState:
+        keep = self.config.lookback
+        past = {name: filled_up(getattr(state, name), keep) for name in ("past_BSD", "slot_BS", "token_BS")}
+        return replace(state, **past)
 
     def forward(
         self, tokens_BT: Tensor, state: AttentiveState, look: Look | None = None, padded: Padded = "anywhere"

@@ -8,6 +8,7 @@ The prediction is linear in the senses, so the contribution of a sense to any wo
 Shape legend: B rows, T positions, S slots remembered, L senses, D width, E width of a sense's query, K positions asked for.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Self, final
 
@@ -24,24 +25,32 @@ from regard.parts.layers import drop
 from regard.parts.look import Look, Site, at_site, attention_sites, declare, values_at
 from regard.parts.scores import ScaledDot
 from regard.parts.senses import SenseNetwork, weave
+from regard.parts.slots import fixed_size, shortened
 from regard.ranges import at_least
 
 
 @dataclass(frozen=True)
 class BackpackState(State):
+    fills_front: ClassVar[bool] = False
+
     trunk: TrunkState
     key_BLSE: Tensor
     senses_BLSD: Tensor
 
     def trimmed(self) -> Self:
-        used = self.trunk.slot_BS.shape[1]
-        cut = {"key_BLSE": self.key_BLSE[:, :, :used], "senses_BLSD": self.senses_BLSD[:, :, :used]}
-        return replace(self, trunk=self.trunk.trimmed(), **cut)
+        filled = int(self.position_B.max())
+        return self._with_senses(self.trunk.trimmed(), lambda buffer: shortened(buffer, filled, 2))
 
     def next_window(self) -> Self:
         trunk = self.trunk.next_window()
-        empty = {"key_BLSE": self.key_BLSE[:, :, :0], "senses_BLSD": self.senses_BLSD[:, :, :0]}
-        return replace(self, position_B=trunk.position_B, trunk=trunk, **empty)
+        return self._with_senses(trunk, lambda buffer: buffer if trunk.fixed else shortened(buffer, 0, 2))
+
+    def with_room(self, room: int) -> Self:
+        return self._with_senses(self.trunk.with_room(room), lambda buffer: fixed_size(buffer, room, 2))
+
+    def _with_senses(self, trunk: TrunkState, change: Callable[[Tensor], Tensor]) -> Self:
+        senses = {"key_BLSE": change(self.key_BLSE), "senses_BLSD": change(self.senses_BLSD)}
+        return replace(self, position_B=trunk.position_B, trunk=trunk, **senses)
 
 
 @final
@@ -97,6 +106,9 @@ class Backpack(LanguageModel):
         empty = (self.embedding.weight.new_zeros(rows, self.config.senses, 0, size) for size in sizes)
         return BackpackState(trunk.position_B, trunk, *empty)
 
+    def with_room(self, state: BackpackState, room: int) -> BackpackState:
+        return state.with_room(min(room, self.config.context))
+
     def forward(
         self, tokens_BT: Tensor, state: BackpackState, look: Look | None = None, padded: Padded = "anywhere"
     ) -> tuple[Prediction, BackpackState]:
@@ -115,7 +127,7 @@ class Backpack(LanguageModel):
         prediction = softmax = self.readout(drop(o_BTD, self.config.dropout, self.training), self.embedding)
         if used is not None:
             edited_BTD = None if o_BTD is summed_BTD else o_BTD - summed_BTD
-            prediction = SensePrediction(softmax, Terms(used[0], used[1], where.slot_BS - 1, edited_BTD))
+            prediction = SensePrediction(softmax, Terms(used[0], used[1], where.slots.filled_columns(), edited_BTD))
         return prediction, BackpackState(trunk.position_B, trunk, key_BLSE, senses_BLSD)
 
     def _sum_senses(
@@ -132,7 +144,7 @@ class Backpack(LanguageModel):
         query_BLTE, key_BLTE = (
             self.project(x_BTD).unflatten(2, (2, self.config.senses, -1)).permute(2, 0, 3, 1, 4)
         )
-        key, senses, seen_key, seen_senses = remember(key_BLTE, senses_BLTD, cache, where.used)
+        key, senses, seen_key, seen_senses = remember(key_BLTE, senses_BLTD, cache, where.slots)
         seen_senses = at_value(seen_senses, where.mask, look, "senses.attention")
         weights_BLTS = weigh(
             query_BLTE, seen_key, score=self.score, mask=where.mask, look=look, site="senses.attention"

@@ -37,6 +37,8 @@ class State(ABC):
     `forward` may overwrite the state it is given (buffers grow in place). Call `copy()` first if you need the state again.
     """
 
+    fills_front: ClassVar[bool] = True  # empty slots stand before the filled ones, or behind them
+
     position_B: Tensor  # how many real tokens each row has read, `<s>` included
 
     def map(self, change: Callable[[Tensor], Tensor]) -> Self:
@@ -81,10 +83,13 @@ class State(ABC):
 
     @staticmethod
     def join(states: Sequence["State"]) -> "State":
-        """The rows of several states of one model as one state. Shorter memories are filled up with empty (zero) slots in front."""
+        """The rows of several states of one model as one state. Shorter memories are filled up with empty (zero) slots."""
         trimmed = [state.trimmed() for state in states]
-        columns = zip(*(state.tensors() for state in trimmed), strict=True)
-        return trimmed[0].with_tensors([_stack_rows(column) for column in columns])
+        return trimmed[0]._joined(trimmed)
+
+    def _joined(self, states: Sequence["State"]) -> Self:
+        columns = {field.name: [getattr(state, field.name) for state in states] for field in fields(self)}
+        return type(self)(**{name: _join(values, self.fills_front) for name, values in columns.items()})
 
 
 def _map(change: Callable[[Tensor], Tensor], value: Any) -> Any:
@@ -97,15 +102,25 @@ def _map(change: Callable[[Tensor], Tensor], value: Any) -> Any:
     return value
 
 
-def _stack_rows(tensors: Sequence[Tensor]) -> Tensor:
+def _join(values: Sequence[Any], front: bool) -> Any:
+    first = values[0]
+    if isinstance(first, Tensor):
+        return _stack_rows(values, front)
+    if isinstance(first, State):
+        return first._joined(values)
+    if isinstance(first, tuple):
+        return tuple(_join(items, front) for items in zip(*values, strict=True))
+    return first
+
+
+def _stack_rows(tensors: Sequence[Tensor], front: bool) -> Tensor:
     sizes = [max(sizes) for sizes in zip(*(tensor.shape[1:] for tensor in tensors), strict=True)]
-    front = [
-        [side for size, own in zip(sizes[::-1], tensor.shape[:0:-1], strict=True) for side in (size - own, 0)]
-        for tensor in tensors
-    ]
-    return torch.cat(
-        [F.pad(tensor, pads) if any(pads) else tensor for tensor, pads in zip(tensors, front, strict=True)]
-    )
+    padded = []
+    for tensor in tensors:
+        missing = [size - own for size, own in zip(sizes[::-1], tensor.shape[:0:-1], strict=True)]
+        pads = [side for size in missing for side in ((size, 0) if front else (0, size))]
+        padded.append(F.pad(tensor, pads) if any(pads) else tensor)
+    return torch.cat(padded)
 
 
 @dataclass(frozen=True)
@@ -208,6 +223,7 @@ class LanguageModel(nn.Module, ABC):
     training_defaults: ClassVar[dict[str, Any]] = {}  # the family's own defaults of training options
     medium: ClassVar[dict[str, Any]] = {}  # options under --size medium, of the model and of training
     bounded: ClassVar[bool] = False  # its option `context` bounds what it sees
+    steady: bool = True  # a call on a state with room does the same operations, whatever the tokens are
     compiles: ClassVar[bool] = True  # under --compile auto, on a GPU, where no state is carried
     batch_tokens: int = 1 << 15  # how many tokens a call may read at a time while measuring
     row_tokens: int = 1 << 12  # how many of them in one row, where a state is carried on
@@ -248,6 +264,14 @@ class LanguageModel(nn.Module, ABC):
     ) -> tuple[Prediction, State]:
         """Read rows from their beginning: `begin`, then `forward`."""
         return self(tokens_BT, self.begin(len(tokens_BT) if given is None else given, look), look)
+
+    def with_room(self, state: Any, room: int) -> State:
+        """The state with buffers of a fixed size and room for `room` tokens in all, for models whose states grow.
+
+        A call that reads one token a row, with padded="right", then returns a state of the same shapes. The call may write into the tensors
+        that it is given. If the family is `steady`, the call asks the host nothing, so it can be captured as a graph or compiled once.
+        """
+        return state
 
     def slide(self, recent_BT: Tensor, state: Any, look: Look | None = None) -> tuple[Prediction, State]:
         """Go on after the context is full: (the prediction at the last position, the state).

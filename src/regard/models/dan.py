@@ -5,7 +5,7 @@
 Shape legend: B rows, T positions, D width, S words remembered, K = S + T.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, final
 
 import torch
@@ -17,7 +17,7 @@ from regard.models.predictions import Readout
 from regard.parts.layers import drop
 from regard.parts.look import Look, Place, Site, at_site, declare, values_at
 from regard.parts.masks import causal, lookback
-from regard.parts.past import Recent, newest
+from regard.parts.past import Recent, filled_up, newest
 from regard.parts.recurrence import Packed, pack_left
 from regard.ranges import at_least, share
 
@@ -78,6 +78,9 @@ class Dan(LanguageModel):
             average_BD if not self.config.lookback else average_BD[:, :0],
             zeros_B.unsqueeze(1)[:, :0],
         )
+
+    def with_room(self, state: DanState, room: int) -> DanState:
+        return replace(state, slot_BS=filled_up(state.slot_BS, max(0, self.config.lookback - 1)))
 
     def forward(
         self, tokens_BT: Tensor, state: DanState, look: Look | None = None, padded: Padded = "anywhere"

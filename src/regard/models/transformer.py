@@ -6,6 +6,7 @@ Shape legend: B rows, T positions, S slots remembered, D width.
 """
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Self, final
 
@@ -18,21 +19,33 @@ from regard.models.predictions import CopyPrediction, Readout
 from regard.models.trunk import MEDIUM, Block, Trunk, TrunkConfig, TrunkState
 from regard.parts.look import Look, Site, at_site, attention_sites, declare, values_at
 from regard.parts.masks import earlier, padding
+from regard.parts.slots import fixed_size, shortened
 
 
 @dataclass(frozen=True)
 class TransformerState(State):
+    fills_front: ClassVar[bool] = False
+
     trunk: TrunkState
     token_BS: Tensor  # the token in each slot; empty unless words are copied
     pointer_BSD: Tensor
 
     def trimmed(self) -> Self:
-        return replace(self, trunk=self.trunk.trimmed())
+        filled = int(self.position_B.max())
+        return self._with_words(self.trunk.trimmed(), lambda buffer: shortened(buffer, filled, 1))
 
     def next_window(self) -> Self:
         trunk = self.trunk.next_window()
-        empty = {"token_BS": self.token_BS[:, :0], "pointer_BSD": self.pointer_BSD[:, :0]}
-        return replace(self, position_B=trunk.position_B, trunk=trunk, **empty)
+        return self._with_words(trunk, lambda buffer: buffer if trunk.fixed else shortened(buffer, 0, 1))
+
+    def with_room(self, room: int) -> Self:
+        """Buffers of a fixed size. Without copying, the buffers of words stay empty."""
+        size = room if self.pointer_BSD.shape[1] else 0
+        return self._with_words(self.trunk.with_room(room), lambda buffer: fixed_size(buffer, size, 1))
+
+    def _with_words(self, trunk: TrunkState, change: Callable[[Tensor], Tensor]) -> Self:
+        words = {"token_BS": change(self.token_BS), "pointer_BSD": change(self.pointer_BSD)}
+        return replace(self, position_B=trunk.position_B, trunk=trunk, **words)
 
 
 @final
@@ -132,7 +145,10 @@ class Transformer(LanguageModel):
     def begin(self, given: int | Tensor, look: Look | None = None) -> TransformerState:
         trunk = self.trunk.begin(int(given), self.embedding.weight)
         pointer_BSD = self.embedding.weight.new_zeros(int(given), 0, self.config.width)
-        return TransformerState(trunk.position_B, trunk, trunk.slot_BS, pointer_BSD)
+        return TransformerState(trunk.position_B, trunk, trunk.position_B.new_zeros(int(given), 0), pointer_BSD)
+
+    def with_room(self, state: TransformerState, room: int) -> TransformerState:
+        return state.with_room(min(room, self.config.context))
 
     def forward(
         self,
@@ -148,11 +164,10 @@ class Transformer(LanguageModel):
         prediction: Prediction = self.readout(self.narrow(x_BTD), self.embedding)
         token_BS, pointer_BSD = state.token_BS, state.pointer_BSD
         if self.pointer is not None:
-            token_BS = torch.cat([token_BS, tokens_BT], 1)
-            pointer_BSD = torch.cat([pointer_BSD, self.pointer.key(x_BTD)], 1)
-            position_BS = where.slot_BS - 1
-            copied_BTS = self.pointer(
-                x_BTD, pointer_BSD, (earlier & padding).over(where.position_BT, position_BS), look
-            )
-            prediction = CopyPrediction(prediction, copied_BTS, token_BS, position_BS, self.vocabulary_size)
+            token_BS, seen_BS = where.slots.write(token_BS, tokens_BT, 1)
+            pointer_BSD, seen_BSD = where.slots.write(pointer_BSD, self.pointer.key(x_BTD), 1)
+            column_BS = where.slots.filled_columns()
+            mask = (earlier & padding).over(where.position_BT, column_BS)
+            copied_BTS = self.pointer(x_BTD, seen_BSD, mask, look)
+            prediction = CopyPrediction(prediction, copied_BTS, seen_BS, column_BS, self.vocabulary_size)
         return prediction, TransformerState(trunk.position_B, trunk, token_BS, pointer_BSD)

@@ -101,6 +101,9 @@ class TransformerTranslator(LanguageModel):
         trunk = self.trunk.begin(len(source_BS), self.embedding.weight)
         return TransformerTranslatorState(trunk.position_B, where.position_BT + 1, tuple(memory), trunk)
 
+    def with_room(self, state: TransformerTranslatorState, room: int) -> TransformerTranslatorState:
+        return replace(state, trunk=state.trunk.with_room(min(room, self.config.context)))
+
     def forward(
         self,
         tokens_BT: Tensor,

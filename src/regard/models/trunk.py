@@ -2,13 +2,13 @@
 
     head = softmax(Q K^T / sqrt(d_k)) V,  Q = x W_q, K = x W_k, V = x W_v;  heads joined and projected; then a feed-forward layer
 
-Shape legend: B rows, T positions, S slots remembered, H query heads, G heads of keys and values, E head width, D width.
+Shape legend: B rows, T positions, S slots, H query heads, G heads of keys and values, E head width, D width.
 """
 
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Literal, Self, final
+from typing import ClassVar, Literal, Self, final
 
 import torch
 from torch import Tensor, nn
@@ -22,6 +22,7 @@ from regard.parts.look import Look, Side, Site, at_site, attention_sites, declar
 from regard.parts.masks import Mask, causal, everything, padding
 from regard.parts.positions import PositionName, Positions, make_positions
 from regard.parts.scores import Dot, ScaledDot
+from regard.parts.slots import Slots, fixed_size, shortened
 from regard.ranges import at_least, share
 
 
@@ -93,41 +94,44 @@ MEDIUM = {
 
 @dataclass(frozen=True)
 class TrunkState(State):
-    """The KV cache. Its buffers may have spare room behind the S slots that are filled."""
+    """The KV cache: slot p of a buffer holds the key or value of the token at position p (`parts/slots.py`)."""
 
-    slot_BS: Tensor  # 1 + the position of the token in each slot, 0 where the slot is empty
-    keys: tuple[Tensor, ...]  # one for each layer: (B, G, at least S, E)
+    fills_front: ClassVar[bool] = False
+
+    keys: tuple[Tensor, ...]  # one for each layer: (B, G, S, E)
     values: tuple[Tensor, ...]
+    fixed: bool = False  # the buffers keep their size
 
     def trimmed(self) -> Self:
-        used = self.slot_BS.shape[1]
-        keys, values = (
-            tuple(buffer[:, :, :used] for buffer in buffers) for buffers in (self.keys, self.values)
-        )
-        return replace(self, keys=keys, values=values)
+        filled = int(self.position_B.max())
+        return self._with_buffers(lambda buffer: shortened(buffer, filled, 2), fixed=False)
+
+    def with_room(self, room: int) -> Self:
+        """Buffers of a fixed size, with room for so many tokens in all. A row's own tokens overwrite the values that lie behind them."""
+        return self._with_buffers(lambda buffer: fixed_size(buffer, room, 2), fixed=True)
 
     def next_window(self) -> Self:
         """Nothing is remembered beyond a window."""
-        keys, values = (tuple(buffer[:, :, :0] for buffer in buffers) for buffers in (self.keys, self.values))
-        return replace(
-            self,
-            position_B=torch.zeros_like(self.position_B),
-            slot_BS=self.slot_BS[:, :0],
-            keys=keys,
-            values=values,
-        )
+        empty = self if self.fixed else self._with_buffers(lambda buffer: shortened(buffer, 0, 2), fixed=False)
+        return replace(empty, position_B=torch.zeros_like(self.position_B))
+
+    def _with_buffers(self, change: Callable[[Tensor], Tensor], fixed: bool) -> Self:
+        keys, values = (tuple(map(change, buffers)) for buffers in (self.keys, self.values))
+        return replace(self, keys=keys, values=values, fixed=fixed)
 
 
 @dataclass(frozen=True)
 class Where:
     """The positions and the mask of one call, the same for every layer."""
 
-    position_BT: Tensor
-    slot_BS: Tensor
+    slots: Slots
     angles: tuple[Tensor, Tensor] | None  # of rotary positions
     mask: Mask
     bias_BHQK: Tensor | None
-    used: int  # slots that were filled before the call
+
+    @property
+    def position_BT(self) -> Tensor:
+        return self.slots.position_BT
 
 
 @final
@@ -163,8 +167,7 @@ class Trunk(nn.Module):
     def begin(self, rows: int, like: Tensor) -> TrunkState:
         """An empty KV cache, of the type of `like` and on its device."""
         buffers = tuple(block.cache(rows, like) for block in self.blocks)  # type: ignore[operator]
-        position_B = torch.zeros(rows, dtype=torch.long, device=like.device)
-        return TrunkState(position_B, position_B.unsqueeze(1)[:, :0], buffers, buffers)
+        return TrunkState(torch.zeros(rows, dtype=torch.long, device=like.device), buffers, buffers)
 
     def forward(
         self,
@@ -193,47 +196,45 @@ class Trunk(nn.Module):
         return (
             self.final_norm(x_BTD),
             where,
-            TrunkState(new_position_B, where.slot_BS, tuple(keys), tuple(values)),
+            TrunkState(new_position_B, tuple(keys), tuple(values), state.fixed),
         )
 
     def _where(self, real_BT: Tensor, state: TrunkState, padded: Padded) -> tuple[Where, Tensor]:
-        """Positions go on from the state's; padding has position -1. A mask is built only where causal or everything will not do."""
-        used = state.slot_BS.shape[1]
-        counted_BT = real_BT.cumsum(1) - 1
-        if used:
-            position_BT = torch.where(real_BT, state.position_B.unsqueeze(1) + counted_BT, -1)
-            new_position_B = state.position_B + real_BT.sum(1)
-            slot_BS = torch.cat([state.slot_BS, position_BT + 1], 1)
-        else:
-            position_BT = torch.where(real_BT, counted_BT, -1)
-            new_position_B, slot_BS = real_BT.sum(1), position_BT + 1
-        mask = self._mask(real_BT, position_BT, slot_BS, new_position_B, used, padded)
-        angles, bias = self.positions.angles(position_BT), self.positions.bias(position_BT, slot_BS - 1)
-        return Where(position_BT, slot_BS, angles, mask, bias, used), new_position_B
-
-    def _mask(
-        self,
-        real_BT: Tensor,
-        position_BT: Tensor,
-        slot_BS: Tensor,
-        new_position_B: Tensor,
-        used: int,
-        padded: Padded,
-    ) -> Mask:
-        if (
-            self.causal and not used and padded == "right"
-        ):  # the causal mask hides padding that follows a row's last token
-            return causal
-        if int(new_position_B.max()) > self.context:
-            raise ValueError(f"a context of {self.context} tokens is full: go on with state.next_window()")
+        """Positions go on from the state's; padding has position -1."""
+        if state.fixed:
+            if real_BT.shape[1] != 1 or padded != "right":
+                raise ValueError('a state with fixed buffers reads one token a row, with padded="right"')
+            slots = Slots(state.position_B.unsqueeze(1), state.keys[0].shape[2], None, fixed=True)
+            return self._looked_up(slots, causal.over(slots.position_BT, slots.columns_1S)), state.position_B + 1
+        fresh, counted_BT = not state.keys[0].shape[2], real_BT.cumsum(1) - 1
+        position_BT = counted_BT if fresh else state.position_B.unsqueeze(1) + counted_BT
+        position_BT = torch.where(real_BT, position_BT, -1)
+        new_position_B = real_BT.sum(1) if fresh else state.position_B + real_BT.sum(1)
         if not self.causal:
-            return everything if bool(real_BT.all()) else padding.over(position_BT, position_BT)
-        filled = bool(slot_BS.all())
-        if filled and not used:
-            return causal
-        if filled and real_BT.shape[1] == 1:
-            return everything
-        return (causal & padding).over(position_BT, slot_BS - 1)
+            mask = everything if bool(real_BT.all()) else padding.over(position_BT, position_BT)
+            return self._looked_up(Slots(position_BT, real_BT.shape[1], 0), mask), new_position_B
+        if fresh and padded == "right":  # the causal mask hides padding that follows a row's last token
+            return self._looked_up(Slots(position_BT, real_BT.shape[1], 0), causal), new_position_B
+        seen = max(1, int(new_position_B.max()))
+        if seen > self.context:
+            raise ValueError(f"a context of {self.context} tokens is full: go on with state.next_window()")
+        lowest = int(position_BT.min())
+        even = lowest >= 0 and lowest == seen - real_BT.shape[1]  # no padding, and all rows at one position
+        slots = Slots(position_BT, seen, lowest if even else None)
+        return self._looked_up(slots, _mask(slots)), new_position_B
+
+    def _looked_up(self, slots: Slots, mask: Mask) -> Where:
+        angles = self.positions.angles(slots.position_BT)
+        return Where(slots, angles, mask, self.positions.bias(slots.position_BT, slots.columns_1S))
+
+
+def _mask(slots: Slots) -> Mask:
+    """A mask is built only where causal or everything will not do."""
+    if slots.first == 0:
+        return causal
+    if slots.first is not None and slots.position_BT.shape[1] == 1:
+        return everything
+    return causal.over(slots.position_BT, slots.columns_1S)
 
 
 @final
@@ -334,7 +335,7 @@ class Block(nn.Module):
         query, key = positions.turn(self.query_key_norm(both_BHTE), where.angles).split(
             [self.heads, self.groups], 1
         )
-        key, value, seen_key, seen_value = remember(key, value, cache, where.used)
+        key, value, seen_key, seen_value = remember(key, value, cache, where.slots)
         mixed = attend(
             query,
             seen_key,
@@ -375,7 +376,7 @@ class Mixing(nn.Module):
         source: None = None,
     ) -> tuple[Tensor, Tensor, Tensor]:
         x_B1TD = positions.turn(x_BTD.unsqueeze(1), where.angles)
-        key, value, seen_key, seen_value = remember(x_B1TD, x_BTD.unsqueeze(1), cache, where.used)
+        key, value, seen_key, seen_value = remember(x_B1TD, x_BTD.unsqueeze(1), cache, where.slots)
         mixed_B1TD = attend(
             x_B1TD,
             seen_key,
@@ -390,25 +391,9 @@ class Mixing(nn.Module):
 
 
 def remember(
-    key: Tensor, value: Tensor, cache: tuple[Tensor, Tensor], used: int
+    key: Tensor, value: Tensor, cache: tuple[Tensor, Tensor], slots: Slots
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """New keys and values behind the old ones: (two buffers to keep, the two filled parts of them).
-
-    A buffer without room is doubled. Without gradients the new keys are written into the old buffer, so the old state is used up.
-    """
-    if not used:
-        return key, value, key, value
-    kept = []
-    for new, buffer in ((key, cache[0]), (value, cache[1])):
-        needed = used + new.shape[2]
-        if torch.is_grad_enabled():  # the backward pass needs the old buffer as it is
-            buffer = torch.cat([buffer[:, :, :used], new], 2)
-        else:
-            if buffer.shape[2] < needed:
-                buffer = torch.cat(
-                    [buffer[:, :, :used], new.new_zeros(*new.shape[:2], needed, new.shape[3])], 2
-                )
-            buffer[:, :, used:needed] = new
-        kept.append(buffer)
-    needed = used + key.shape[2]
-    return kept[0], kept[1], kept[0][:, :, :needed], kept[1][:, :, :needed]
+    """New keys and values among the old ones: (two buffers to keep, the slots of both that the call sees)."""
+    keys, seen_key = slots.write(cache[0], key, 2)
+    values, seen_value = slots.write(cache[1], value, 2)
+    return keys, values, seen_key, seen_value

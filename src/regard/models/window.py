@@ -6,7 +6,7 @@
 Shape legend: B rows, T positions, D width, N = all features of the window, S words remembered.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Literal, final
 
 import torch
@@ -18,7 +18,7 @@ from regard.models.contract import LanguageModel, Padded, Prediction, State
 from regard.models.predictions import Readout
 from regard.parts.layers import FeedForward, drop
 from regard.parts.look import Look, Place, Site, at_site, declare, values_at
-from regard.parts.past import Recent
+from regard.parts.past import Recent, filled_up
 from regard.parts.recurrence import pack_left
 from regard.ranges import at_least, share
 
@@ -101,6 +101,9 @@ class Window(LanguageModel):
     def begin(self, given: int | Tensor, look: Look | None = None) -> WindowState:
         zeros_B = torch.zeros(int(given), dtype=torch.long, device=self.embedding.weight.device)
         return WindowState(zeros_B, zeros_B.unsqueeze(1)[:, :0])
+
+    def with_room(self, state: WindowState, room: int) -> WindowState:
+        return replace(state, slot_BS=filled_up(state.slot_BS, self.keep))
 
     def forward(
         self, tokens_BT: Tensor, state: WindowState, look: Look | None = None, padded: Padded = "anywhere"

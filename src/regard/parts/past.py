@@ -18,6 +18,12 @@ def newest(values_BK: Tensor, end_B: Tensor, keep: int) -> Tensor:
     return values_BK.gather(1, index) * inside
 
 
+def filled_up(values_BS: Tensor, size: int) -> Tensor:
+    """A memory of exactly `size` values: zeros, which stand for nothing, in front of those that are there."""
+    missing = size - values_BS.shape[1]
+    return torch.cat([values_BS.new_zeros(len(values_BS), missing, *values_BS.shape[2:]), values_BS], 1)
+
+
 @final
 class Recent:
     """The words of a call behind the last `keep` words before it, with their embeddings."""

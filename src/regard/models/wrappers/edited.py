@@ -31,6 +31,9 @@ class Edited(Wrapper):
     ) -> tuple[Prediction, State]:
         return self.model(tokens_BT, state, self._look(look), padded)
 
+    def with_room(self, state: Any, room: int) -> State:
+        return self.model.with_room(state, room)
+
     def slide(self, recent_BT: Tensor, state: Any, look: Look | None = None) -> tuple[Prediction, State]:
         return self.model.slide(recent_BT, state, self._look(look))
 

@@ -43,6 +43,7 @@ class Mixture(LanguageModel):
         self.context = min((c for c in (first.context, second.context) if c is not None), default=None)
         self.batch_tokens = min(first.batch_tokens, second.batch_tokens)
         self.row_tokens = min(first.row_tokens, second.row_tokens)
+        self.steady = first.steady and second.steady
         self.train(first.training)
 
     @property
@@ -65,6 +66,10 @@ class Mixture(LanguageModel):
         one, first = self.first(tokens_BT, state.first, looks[0], padded)
         two, second = self.second(tokens_BT, state.second, looks[1], padded)
         return MixedPrediction(one, two, self.weight), PairState(first.position_B, first, second)
+
+    def with_room(self, state: PairState, room: int) -> PairState:
+        first, second = self.first.with_room(state.first, room), self.second.with_room(state.second, room)
+        return PairState(state.position_B, first, second)
 
     def slide(
         self, recent_BT: Tensor, state: PairState, look: Look | None = None

@@ -20,7 +20,7 @@ from regard.models.wrappers.wrapper import Wrapper
 from regard.parts.attention import weigh
 from regard.parts.look import Look, Site, attention_sites
 from regard.parts.masks import causal, lookback, padding
-from regard.parts.past import newest
+from regard.parts.past import filled_up, newest
 from regard.parts.recurrence import Packed, pack_left
 from regard.parts.scores import Dot
 
@@ -75,11 +75,15 @@ class NeuralCache(Wrapper):
             torch.zeros_like(inner.position_B), inner, nothing_BSD, nothing_BSD, empty_BS, empty_BS
         )
 
+    def with_room(self, state: CacheState, room: int) -> CacheState:
+        memory = {name: filled_up(getattr(state, name), self.size) for name in ("key_BSD", "token_BS", "slot_BS")}
+        return replace(state, inner=self.model.with_room(state.inner, room), **memory)
+
     def forward(
         self, tokens_BT: Tensor, state: CacheState, look: Look | None = None, padded: Padded = "anywhere"
     ) -> tuple[Prediction, CacheState]:
-        packed = pack_left(tokens_BT, self.padding, "anywhere")
-        prediction, inner = self.model(packed.tokens_BT, state.inner, look)
+        packed = pack_left(tokens_BT, self.padding, padded)
+        prediction, inner = self.model(packed.tokens_BT, state.inner, look, padded)
         return self._mix(packed, prediction, state, inner, look)
 
     def slide(

@@ -16,6 +16,7 @@ class Wrapper(LanguageModel, ABC):
         self.model = model
         self.learns, self.reads = model.learns, model.reads
         self.context, self.given = model.context, model.given
+        self.steady = model.steady
         self.batch_tokens, self.row_tokens = model.batch_tokens, model.row_tokens
         self.train(model.training)
 
