@@ -22,7 +22,7 @@ from torch import Tensor
 from regard.models.contract import LanguageModel, Prediction, State
 from regard.parts.edits import Scale
 from regard.parts.look import Look
-from regard.probabilities.decoder import generate
+from regard.probabilities.decoder import Writing, generate
 from regard.probabilities.measures import token_losses
 from regard.probabilities.sampling import Sampling
 from regard.tokens.contract import Encoded
@@ -361,9 +361,8 @@ def _written(
 ) -> list[list[int]]:
     prompts = [[case.model.start, *text] for text in texts]
     numbers = list(range(number, number + len(texts)))
-    steps = generate(
-        case.model, case.begin(given), prompts, length, None, Sampling(top_p=0.9), seed=3, numbers=numbers
-    )
+    writing = Writing(length=length, end=None, sampling=Sampling(top_p=0.9), seed=3)
+    steps = generate(case.model, case.begin(given), prompts, writing, numbers)
     return [list(row) for row in zip(*(step.token_B.tolist() for step in steps), strict=True)]
 
 

@@ -7,8 +7,7 @@ import torch
 
 from regard.lessons.lesson import Step, need
 from regard.models.ngram import Ngram
-from regard.probabilities.decoder import generate
-from regard.probabilities.sampling import Sampling
+from regard.probabilities.decoder import Writing, generate
 from regard.tokens.choose import TokenOptions, train_tokenizer
 from regard.tokens.words import WordTokenizer
 
@@ -49,7 +48,7 @@ def counting(
     (word,) = tokenizer.prompt(unseen)
     prompt = [tokenizer.start, *tokenizer.prompt(sentences[0].split()[0])]
     counts = models["counted"]
-    steps = generate(counts, counts.begin(1), [prompt], 8, tokenizer.end, Sampling(), seed=1)
+    steps = generate(counts, counts.begin(1), [prompt], Writing(length=8, end=tokenizer.end))
     written = tokenizer.decode([*prompt[1:], *(int(step.token_B) for step in steps)]).strip()
     return [
         Step(

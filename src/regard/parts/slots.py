@@ -39,9 +39,10 @@ class Slots:
 
         A buffer without room is doubled. Without gradients the new values are written into the old buffer, so the old state is used up.
         """
-        if self.fixed:
-            kept = buffer.scatter_(dim, self._index(new, dim), new)
-            return kept, kept.narrow(dim, 0, self.seen)
+        if self.fixed:  # as an assignment, a compiler writes it in place, where it copies the whole buffer for a scatter
+            row_B, slot_B = torch.arange(len(buffer), device=buffer.device), self.position_BT[:, 0]
+            buffer.transpose(1, dim)[row_B, slot_B] = new.select(dim, 0)
+            return buffer, buffer.narrow(dim, 0, self.seen)
         if self.first == 0:
             return new, new
         if self.first is None:
@@ -63,9 +64,6 @@ class Slots:
         place_BT = torch.where(self.position_BT >= 0, self.position_BT, self.seen)
         index = _along(place_BT, new, dim)
         return buffer.scatter(dim, index, new) if torch.is_grad_enabled() else buffer.scatter_(dim, index, new)
-
-    def _index(self, new: Tensor, dim: int) -> Tensor:
-        return _along(self.position_BT, new, dim)
 
 
 def _along(place_BT: Tensor, new: Tensor, dim: int) -> Tensor:

@@ -1,37 +1,54 @@
 """Writing text with a model, token by token, written once on the contract.
 
-Shape legend: B rows, T positions, V vocabulary.
+Prompts are read at once. Then a body runs one step after another on a state whose buffers have room for some more tokens. Whenever a
+buffer is full, it gets more room, rows that have ended leave the batch, and rows whose context is full begin a new window.
+
+Shape legend: B rows, T positions, V vocabulary, N steps, K likeliest tokens.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import final
+from typing import Any, final
 
 import torch
 from torch import Tensor
 
 from regard.models.contract import LanguageModel, State
 from regard.probabilities.sampling import Sampling, uniform
+from regard.probabilities.step import Body, Choice, EagerBody, Step
 
 ENDED = -1  # the token of a row whose document has ended
+ROOMS = (64, 128, 256, 384, 512, 768, 1024, 1536)  # sizes of buffers; then multiples of 1024
+MANY = 512  # steps whose random numbers are worked out together
 
 
 @dataclass(frozen=True)
 class Written:
-    """One token for each row."""
+    """One token for each row. A row that has ended has the token ENDED and the log-probability 0."""
 
-    token_B: Tensor  # ENDED for rows that have ended
-    log_prob_B: Tensor  # of the token; 0 for rows that have ended
+    token_B: Tensor
+    log_prob_B: Tensor
+    likeliest_BK: Tensor  # the likeliest tokens at each position, if they are wanted
+    likeliest_log_prob_BK: Tensor
+
+
+@dataclass(frozen=True, kw_only=True)
+class Writing:
+    """How text is written."""
+
+    length: int  # the most tokens of a row
+    end: int | None  # the token that ends a row
+    sampling: Sampling = Sampling()
+    seed: int = 1
+    likeliest: int = 0  # how many of the likeliest tokens are told at each position
+    body: Callable[[Step], Body] = EagerBody
 
 
 def generate(
     model: LanguageModel,
     state: State,
     prompts: Sequence[Sequence[int]],
-    length: int,
-    end: int | None,
-    sampling: Sampling,
-    seed: int,
+    writing: Writing,
     numbers: Sequence[int] | None = None,
 ) -> Iterator[Written]:
     """A token for each row, at most `length` times. Each prompt begins with the start mark.
@@ -39,87 +56,148 @@ def generate(
     Random numbers depend on the seed, the row's number (0, 1, ... unless others are given) and the position in the row, so a row is written
     as it would be written alone.
     """
-    rows = _Rows(model, state, prompts)
-    ended_B = torch.zeros(len(prompts), dtype=torch.bool)
-    row_B = torch.arange(len(prompts)) if numbers is None else torch.tensor(numbers)
-    for step in range(length):
-        with torch.inference_mode():  # never across a yield: the caller's mode is its own
-            log_probs_BV = rows.next_log_probs()
-            token_B = sampling.choose(log_probs_BV, uniform(seed, row_B, rows.positions()))
-            log_prob_B = log_probs_BV.gather(1, token_B.unsqueeze(1)).squeeze(1).masked_fill_(ended_B, 0)
-            token_B.masked_fill_(ended_B, ENDED)
-        if end is not None:
-            ended_B = ended_B | (token_B == end)
-        yield Written(token_B, log_prob_B)
-        if step + 1 == length or bool(ended_B.all()):
+    rows = _Rows(model, state, prompts, writing, range(len(prompts)) if numbers is None else numbers)
+    for _ in range(writing.length):
+        if not rows.alive:
             return
-        rows.append([model.padding if token == ENDED else token for token in token_B.tolist()])
+        with torch.inference_mode():  # never across a yield: the caller's mode is its own
+            written = rows.next()
+        yield written
+
+
+def room_for(tokens: int) -> int:
+    """The size of buffers that hold so many tokens. A few sizes serve all lengths, so a body is made for few sizes."""
+    return next((room for room in ROOMS if room >= tokens), -(-tokens // 1024) * 1024)
 
 
 @final
 class _Rows:
-    """The rows that are written, and the model's state after all but the last token of each.
+    """The rows that are written. A row whose context is full is read again from the last half of it (`LanguageModel.slide`)."""
 
-    A row whose context is full is read again from the last half of it in a new window (`LanguageModel.slide`).
-    """
-
-    def __init__(self, model: LanguageModel, state: State, prompts: Sequence[Sequence[int]]):
-        self._model, self._state = model, state
+    def __init__(
+        self,
+        model: LanguageModel,
+        state: State,
+        prompts: Sequence[Sequence[int]],
+        writing: Writing,
+        numbers: Sequence[int],
+    ):
+        self._model, self._state, self._writing = model, state, writing
+        self._step = Step(model, writing.sampling, writing.likeliest)
+        self._body = writing.body(self._step)
         self._history = [list(prompt) for prompt in prompts]
-        self._unread = [row if self._fits(len(row)) else self._last_half(row) for row in self._history]
+        self._numbers = torch.tensor(list(numbers))
+        self.alive = set(range(len(prompts)))  # rows that have not ended
+        self._batch = list(range(len(prompts)))  # rows in the state: those that were alive when the state was last arranged
         self._filled = [0] * len(prompts)  # tokens in each row's window
+        self._free = 0  # tokens that the body can read before a buffer is full
+        self._uniform_BN, self._used = torch.empty(len(prompts), 0), 0
 
-    def positions(self) -> Tensor:
-        return torch.tensor([len(row) for row in self._history])
+    def next(self) -> Written:
+        """One more token of every row."""
+        if not self._free:
+            self._leave_ended()
+            if self._fits():
+                self._make_room()
+        uniform_B = self._uniform()
+        if self._free:
+            choice = self._body.step(uniform_B)
+            self._state, self._free = self._body.state(), self._free - 1
+            for row in self._batch:
+                self._filled[row] += 1
+        else:
+            choice = self._step.choose(self._read(), uniform_B)
+        return self._written(choice)
 
-    def append(self, tokens: Sequence[int]) -> None:
-        for row, token in zip(self._history, tokens, strict=True):
-            row.append(token)
-        self._unread = [[token] for token in tokens]
+    def _fits(self) -> bool:
+        """Whether every row has been read, and has a place for one more token in its window."""
+        filled, context = [self._filled[row] for row in self._batch], self._model.context
+        return min(filled) > 0 and (context is None or max(filled) < context)
 
-    def next_log_probs(self) -> Tensor:
-        """(B, V): read what has not been read, and predict."""
-        full = [
-            row for row, filled in enumerate(self._filled) if not self._fits(filled + len(self._unread[row]))
-        ]
-        if not full:
-            log_probs_BV, self._state = self._read(self._unread, self._state)
-            self._filled = [
-                filled + len(unread) for filled, unread in zip(self._filled, self._unread, strict=True)
-            ]
-            return log_probs_BV
-        for row in full:
-            self._unread[row], self._filled[row] = self._last_half(self._history[row]), 0
-        rest = [row for row in range(len(self._history)) if row not in full]
+    def _make_room(self) -> None:
+        filled, context = max(self._filled[row] for row in self._batch), self._model.context
+        room = 0 if context is None else min(room_for(filled + 1), context)
+        self._free = MANY if context is None else room - filled
+        last_B = torch.tensor([self._history[row][-1] for row in self._batch], device=self._model.device)
+        self._body.begin(last_B, self._model.with_room(self._state, room))
+
+    def _read(self) -> Tensor:
+        """(B, V): log-probabilities after prompts, and after windows that were full, by calls whose shapes differ."""
+        full = [place for place, row in enumerate(self._batch) if self._filled[row] and not self._has_place(row)]
+        rest = [place for place in range(len(self._batch)) if place not in full]
         log_probs, states = [], list[State]()
-        for rows, slide in ((full, True), (rest, False)):
-            if rows:
-                chosen = torch.tensor(rows, device=self._model.device)
-                some = self._read([self._unread[row] for row in rows], self._state.pick(chosen), slide)
+        for places, slide in ((full, True), (rest, False)):
+            if places:
+                state = self._state.pick(self._on_device(places)) if full and rest else self._state
+                some = self._read_rows([self._batch[place] for place in places], state, slide)
                 log_probs.append(some[0])
                 states.append(some[1])
-        order = torch.tensor([*full, *rest]).argsort()
-        self._state = State.join(states).pick(order.to(self._model.device)) if rest else states[0]
-        self._filled = [
-            filled + len(unread) for filled, unread in zip(self._filled, self._unread, strict=True)
-        ]
+        order = self._on_device([*full, *rest]).argsort()
+        self._state = State.join(states).pick(order) if len(states) > 1 else states[0]
         return torch.cat(log_probs)[order]
 
-    def _read(self, rows: Sequence[Sequence[int]], state: State, slide: bool = False) -> tuple[Tensor, State]:
-        model = self._model
-        longest = max(map(len, rows))
+    def _read_rows(self, rows: Sequence[int], state: State, slide: bool) -> tuple[Tensor, State]:
+        model, unread = self._model, [self._unread(row) for row in rows]
+        longest = max(map(len, unread))
         # padded on the left, so that the last column holds the last token of every row
-        padded = [[model.padding] * (longest - len(row)) + list(row) for row in rows]
-        tokens_BT = torch.tensor(padded, device=model.device)
+        padded = [[model.padding] * (longest - len(tokens)) + tokens for tokens in unread]
+        tokens_BT = self._on_device(padded)
         if slide:
-            prediction, state = model.slide(tokens_BT, state)
+            prediction, state = model.slide(tokens_BT, state.trimmed())
         else:
-            prediction, state = model(tokens_BT, state)
+            prediction, state = model(tokens_BT, state.trimmed())
             prediction = prediction.at(torch.full_like(tokens_BT[:, :1], longest - 1))
-        return prediction.log_probs()[:, 0].cpu(), state
+        for row, tokens in zip(rows, unread, strict=True):
+            self._filled[row] = len(tokens) if slide else self._filled[row] + len(tokens)
+        return prediction.log_probs()[:, 0], state
 
-    def _fits(self, length: int) -> bool:
-        return self._model.context is None or length <= self._model.context
+    def _unread(self, row: int) -> list[int]:
+        """The prompt at first, then the last token; of a row whose window is full, the last half of its tokens."""
+        history, filled, context = self._history[row], self._filled[row], self._model.context
+        new = history[-1:] if filled else history
+        fits = context is None or filled + len(new) <= context
+        return new if fits else history[-max(1, (context or 0) // 2) :]
 
-    def _last_half(self, row: list[int]) -> list[int]:
-        return row[-max(1, (self._model.context or 0) // 2) :]
+    def _has_place(self, row: int) -> bool:
+        return self._model.context is None or self._filled[row] < self._model.context
+
+    def _leave_ended(self) -> None:
+        """Take the rows that have ended out of the state."""
+        if len(self.alive) < len(self._batch):
+            kept = [place for place, row in enumerate(self._batch) if row in self.alive]
+            self._state = self._state.trimmed().pick(self._on_device(kept))
+            self._batch = sorted(self.alive)
+            self._used = self._uniform_BN.shape[1]
+
+    def _uniform(self) -> Tensor:
+        """(B): the random numbers of this step; those of many steps are worked out together."""
+        if self._used == self._uniform_BN.shape[1]:
+            first_B1 = torch.tensor([[len(self._history[row])] for row in self._batch])
+            position_BN = first_B1 + torch.arange(min(MANY, self._writing.length))
+            uniform_BN = uniform(self._writing.seed, self._numbers[self._batch], position_BN)
+            self._uniform_BN, self._used = uniform_BN.to(self._model.device), 0
+        self._used += 1
+        return self._uniform_BN[:, self._used - 1]
+
+    def _written(self, choice: Choice) -> Written:
+        """The choice as tokens of all rows. The tokens go into the history; a row that has written the end is alive no longer."""
+        size, end, places = len(self._history), self._writing.end, list[int]()
+        for place, (row, token) in enumerate(zip(self._batch, choice.token_B.tolist(), strict=True)):
+            if row in self.alive:
+                places.append(place)
+                self._history[row].append(token)
+                if token == end:
+                    self.alive.remove(row)
+        if len(places) == size:
+            return Written(choice.token_B, choice.log_prob_B, choice.likeliest_BK, choice.likeliest_log_prob_BK)
+        rows = self._on_device([self._batch[place] for place in places])
+
+        def spread(values: Tensor, filler: float) -> Tensor:
+            out = values.new_full((size, *values.shape[1:]), filler)
+            return out.index_copy_(0, rows, values[self._on_device(places)])
+
+        parts = (choice.token_B, ENDED), (choice.log_prob_B, 0.0), (choice.likeliest_BK, ENDED)
+        return Written(*(spread(*part) for part in (*parts, (choice.likeliest_log_prob_BK, 0.0))))
+
+    def _on_device(self, numbers: Sequence[Any]) -> Tensor:
+        return torch.tensor(numbers, device=self._model.device)

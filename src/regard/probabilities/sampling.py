@@ -2,15 +2,19 @@
 
 So a row does not depend on its neighbours: the first of three samples is the sample that is drawn alone.
 
-Shape legend: B rows, V vocabulary.
+Shape legend: B rows, V vocabulary, N steps, K candidates, G groups of tokens.
 """
 
 from dataclasses import dataclass
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from regard.errors import UserError
+
+GROUP = 256  # tokens whose probabilities are added up together before one of them is looked for
+CANDIDATES = 1024  # likeliest tokens that nearly always hold the mass of `top_p`: sorting them is faster than sorting all
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,47 +33,80 @@ class Sampling:
         if self.top_p is not None and not 0 < self.top_p <= 1:
             raise UserError("`top_p` must be above 0 and at most 1")
 
-    def choose(self, log_probs_BV: Tensor, uniform_B: Tensor) -> Tensor:
-        """(B): the token at which the cumulative distribution passes the uniform number of the row."""
+    def choose(self, log_probs_BV: Tensor, uniform_B: Tensor, may_ask: bool = True) -> Tensor:
+        """(B): the token at which the cumulative distribution passes the uniform number of the row.
+
+        With `may_ask` the host may look at a tensor to save work; a captured or compiled step must not.
+        """
         if self.temperature == 0:
             return log_probs_BV.argmax(1)
-        probability_BV = (log_probs_BV.double() / self.temperature).softmax(1)
+        scaled_BV = log_probs_BV / self.temperature
         if self.top_k is None and self.top_p is None:
-            return _invert(probability_BV, uniform_B)
-        sorted_BV, order_BV = probability_BV.sort(dim=1, descending=True, stable=True)
+            return invert(scaled_BV.softmax(1), uniform_B)
+        best_BK, token_BK = self._candidates(scaled_BV, may_ask)
+        total_B1 = (best_BK if self.top_k is not None else scaled_BV).logsumexp(1, keepdim=True)
+        weights_BK = (best_BK - total_B1).exp()
+        if self.top_p is not None:  # the smallest set of likeliest tokens whose probabilities sum to top_p or more
+            weights_BK = weights_BK.masked_fill(weights_BK.cumsum(1) - weights_BK >= self.top_p, 0)
+        return token_BK.gather(1, invert(weights_BK, uniform_B).unsqueeze(1)).squeeze(1)
+
+    def _candidates(self, scaled_BV: Tensor, may_ask: bool) -> tuple[Tensor, Tensor]:
+        """The likeliest tokens, sorted: `top_k` of them, or at least as many as hold the mass `top_p`."""
+        size = scaled_BV.shape[1]
         if self.top_k is not None:
-            sorted_BV[:, self.top_k :] = 0
-        if (
-            self.top_p is not None
-        ):  # the smallest set of likeliest tokens whose probabilities sum to top_p or more
-            before_BV = sorted_BV.cumsum(1) - sorted_BV
-            sorted_BV[before_BV >= self.top_p * sorted_BV.sum(1, keepdim=True)] = 0
-        return order_BV.gather(1, _invert(sorted_BV, uniform_B).unsqueeze(1)).squeeze(1)
+            return scaled_BV.topk(min(self.top_k, size), 1)
+        if self.top_p is not None and may_ask and size > CANDIDATES:
+            best = scaled_BV.topk(CANDIDATES, 1)
+            mass_B = (best.values.logsumexp(1) - scaled_BV.logsumexp(1)).exp()
+            if bool((mass_B >= self.top_p).all()):
+                return best
+        return scaled_BV.sort(dim=1, descending=True, stable=True)
 
 
-def _invert(weights_BV: Tensor, uniform_B: Tensor) -> Tensor:
-    """(B): the first index whose cumulative weight is above uniform x total. An index of weight 0 is never chosen."""
+def invert(weights_BV: Tensor, uniform_B: Tensor) -> Tensor:
+    """(B): the first index whose cumulative weight is above uniform x total. An index of weight 0 is never chosen.
+
+    Large vocabularies are searched in two steps, first among sums of groups: that reads the weights once.
+    """
+    uniform_B = uniform_B.to(weights_BV.dtype)
+    if weights_BV.shape[1] <= 2 * GROUP:
+        return _first_above(weights_BV, uniform_B)[0]
+    grouped_BGV = F.pad(weights_BV, (0, -weights_BV.shape[1] % GROUP)).unflatten(1, (-1, GROUP))
+    group_B, inside_B = _first_above(grouped_BGV.sum(2), uniform_B)
+    chosen_BV = grouped_BGV[torch.arange(len(group_B), device=group_B.device), group_B]
+    return group_B * GROUP + _first_above(chosen_BV, inside_B)[0]
+
+
+def _first_above(weights_BV: Tensor, uniform_B: Tensor) -> tuple[Tensor, Tensor]:
+    """(the first index whose cumulative weight is above uniform x total, how far into its weight that number lies, from 0 to 1)."""
     cumulative_BV = weights_BV.cumsum(1)
-    total_B1 = cumulative_BV[:, -1:]
-    wanted_B1 = torch.minimum(
-        uniform_B.unsqueeze(1) * total_B1, torch.nextafter(total_B1, torch.zeros_like(total_B1))
-    )
-    return torch.searchsorted(cumulative_BV, wanted_B1, right=True).squeeze(1)
+    wanted_B1 = uniform_B.unsqueeze(1) * cumulative_BV[:, -1:]
+    above_BV = (cumulative_BV > wanted_B1) & (weights_BV > 0)
+    last_B1 = _last_positive(weights_BV)  # rounding may leave no index above the wanted number
+    index_B1 = torch.where(above_BV.any(1, keepdim=True), above_BV.byte().argmax(1, keepdim=True), last_B1)
+    weight_B1, end_B1 = weights_BV.gather(1, index_B1), cumulative_BV.gather(1, index_B1)
+    inside_B1 = ((wanted_B1 - end_B1 + weight_B1) / weight_B1).clamp(0, 1)
+    return index_B1.squeeze(1), inside_B1.squeeze(1)
 
 
-def uniform(seed: int, row_B: Tensor, position_B: Tensor) -> Tensor:
-    """(B): float64 numbers in [0, 1), each a hash of seed, row and position.
+def _last_positive(weights_BV: Tensor) -> Tensor:
+    positive_BV = (weights_BV > 0).flip(1).byte()
+    return weights_BV.shape[1] - 1 - positive_BV.argmax(1, keepdim=True)
+
+
+def uniform(seed: int, row_B: Tensor, position_BN: Tensor) -> Tensor:
+    """(B, N): float64 numbers in [0, 1), each a hash of seed, row and position.
 
     Three rounds of the finaliser of splitmix64 (Steele, Lea and Flood 2014), whose every output bit depends on every input bit.
 
-    >>> both = uniform(7, torch.tensor([0, 1]), torch.tensor([5, 5]))
-    >>> bool(both[0] == uniform(7, torch.tensor([0]), torch.tensor([5]))[0]), bool(both[0] == both[1])
+    >>> both = uniform(7, torch.tensor([0, 1]), torch.tensor([[5], [5]]))
+    >>> bool(both[0] == uniform(7, torch.tensor([0]), torch.tensor([[5]]))[0]), bool(both[0] == both[1])
     (True, False)
     """
     bits_B = _mixed(torch.full_like(row_B, seed))
     bits_B = _mixed(bits_B ^ row_B)
-    bits_B = _mixed(bits_B ^ position_B)
-    return (_shifted(bits_B, 11)).double() * 2.0**-53
+    bits_BN = _mixed(bits_B.unsqueeze(1) ^ position_BN)
+    return (_shifted(bits_BN, 11)).double() * 2.0**-53
 
 
 def _mixed(bits: Tensor) -> Tensor:

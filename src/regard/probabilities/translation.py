@@ -13,7 +13,7 @@ from regard.errors import UserError
 from regard.models.contract import LanguageModel, State
 from regard.parts.look import Look
 from regard.probabilities.beams import Hypothesis, beam_search
-from regard.probabilities.decoder import ENDED, generate
+from regard.probabilities.decoder import ENDED, Writing, generate
 from regard.probabilities.sampling import Sampling
 from regard.text.parallel import words
 from regard.tokens.batches import shift_right
@@ -158,7 +158,8 @@ def _sampled(
     assert search.sampling is not None
     ids, log_probs = [list[int]() for _ in longest], [0.0] * len(longest)
     prompts = [[model.start]] * len(longest)
-    for written in generate(model, state, prompts, max(longest), end, search.sampling, search.seed, numbers):
+    writing = Writing(length=max(longest), end=end, sampling=search.sampling, seed=search.seed)
+    for written in generate(model, state, prompts, writing, numbers):
         for row, (token, log_prob) in enumerate(
             zip(written.token_B.tolist(), written.log_prob_B.tolist(), strict=True)
         ):

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from regard.errors import UserError, notify
 from regard.inside.edit_model import edited
 from regard.probabilities import decoder
+from regard.probabilities.decoder import Writing
 from regard.probabilities.sampling import Sampling
 from regard.ranges import check_seed
 from regard.runs.run import Run, writer
@@ -63,9 +64,8 @@ def stream(
         )
     ids = [tokenizer.start, *prompt_ids]
     decoders = [tokenizer.decoder(ids[-1]) for _ in range(count)]
-    steps = decoder.generate(
-        model, model.begin(count), [ids] * count, length, tokenizer.stop, sampling, check_seed(seed)
-    )
+    writing = Writing(length=length, end=tokenizer.stop, sampling=sampling, seed=check_seed(seed))
+    steps = decoder.generate(model, model.begin(count), [ids] * count, writing)
     for written in steps:
         tokens = zip(decoders, written.token_B.tolist(), strict=True)
         yield ["" if token == decoder.ENDED else decode(token) for decode, token in tokens]

@@ -11,9 +11,8 @@ from torch import Tensor
 
 from regard.errors import UserError
 from regard.models.contract import LanguageModel
-from regard.probabilities.decoder import ENDED, generate
+from regard.probabilities.decoder import ENDED, Writing, generate
 from regard.probabilities.measures import measure, token_losses
-from regard.probabilities.sampling import Sampling
 from regard.text.builtin import topics
 from regard.text.files import Source, hold_out_files, read
 from regard.tokens.choose import train_tokenizer
@@ -72,7 +71,7 @@ class PlainText(TextTask):
     def sample(self, model: LanguageModel) -> str | None:
         decode = self.tokenizer.decoder(self.tokenizer.start)
         prompt, state = [[self.tokenizer.start]], model.begin(1)
-        written = generate(model, state, prompt, SAMPLE_TOKENS, self.tokenizer.stop, Sampling(), seed=1)
+        written = generate(model, state, prompt, Writing(length=SAMPLE_TOKENS, end=self.tokenizer.stop))
         tokens = (int(one.token_B) for one in written)
         return "".join(decode(token) for token in tokens if token != ENDED)
 
