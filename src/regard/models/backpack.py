@@ -18,10 +18,11 @@ from torch.utils.checkpoint import checkpoint
 from regard.errors import UserError
 from regard.models.contract import LanguageModel, Padded, Part, Parts, Prediction, State
 from regard.models.predictions import Readout, SoftmaxPrediction
-from regard.models.trunk import MEDIUM, Trunk, TrunkConfig, TrunkState, Where, remember
+from regard.models.trunk import MEDIUM, Trunk, TrunkConfig, TrunkState, Where
 from regard.parts.attention import at_value, weigh
 from regard.parts.layers import drop
 from regard.parts.look import Look, Site, at_site, attention_sites, declare, values_at
+from regard.parts.past import remember
 from regard.parts.scores import ScaledDot
 from regard.parts.senses import SenseNetwork, weave
 from regard.ranges import at_least

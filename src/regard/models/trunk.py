@@ -20,6 +20,7 @@ from regard.parts.crossing import CrossAttention
 from regard.parts.layers import FeedForward, drop
 from regard.parts.look import Look, Side, Site, at_site, attention_sites, declare, values_at
 from regard.parts.masks import Mask, causal, everything, padding
+from regard.parts.past import remember
 from regard.parts.positions import PositionName, Positions, make_positions
 from regard.parts.scores import Dot, ScaledDot
 from regard.ranges import at_least, share
@@ -387,28 +388,3 @@ class Mixing(nn.Module):
             site=f"{self.name}.attention",
         )
         return at_site(look, f"{self.name}.residual", mixed_B1TD.squeeze(1)), key, value
-
-
-def remember(
-    key: Tensor, value: Tensor, cache: tuple[Tensor, Tensor], used: int
-) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """New keys and values behind the old ones: (two buffers to keep, the two filled parts of them).
-
-    A buffer without room is doubled. Without gradients the new keys are written into the old buffer, so the old state is used up.
-    """
-    if not used:
-        return key, value, key, value
-    kept = []
-    for new, buffer in ((key, cache[0]), (value, cache[1])):
-        needed = used + new.shape[2]
-        if torch.is_grad_enabled():  # the backward pass needs the old buffer as it is
-            buffer = torch.cat([buffer[:, :, :used], new], 2)
-        else:
-            if buffer.shape[2] < needed:
-                buffer = torch.cat(
-                    [buffer[:, :, :used], new.new_zeros(*new.shape[:2], needed, new.shape[3])], 2
-                )
-            buffer[:, :, used:needed] = new
-        kept.append(buffer)
-    needed = used + key.shape[2]
-    return kept[0], kept[1], kept[0][:, :, :needed], kept[1][:, :, :needed]

@@ -63,3 +63,28 @@ class Recent:
 def _running(values_BKD: Tensor) -> Tensor:
     """(B, K + 1, D): the sum of all values before each."""
     return torch.cat([torch.zeros_like(values_BKD[:, :1]), values_BKD.cumsum(1)], 1)
+
+
+def remember(
+    key: Tensor, value: Tensor, cache: tuple[Tensor, Tensor], used: int
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """New keys and values behind the old ones: (two buffers to keep, the two filled parts of them).
+
+    A buffer without room is doubled. Without gradients the new keys are written into the old buffer, so the old state is used up.
+    """
+    if not used:
+        return key, value, key, value
+    kept = []
+    for new, buffer in ((key, cache[0]), (value, cache[1])):
+        needed = used + new.shape[2]
+        if torch.is_grad_enabled():  # the backward pass needs the old buffer as it is
+            buffer = torch.cat([buffer[:, :, :used], new], 2)
+        else:
+            if buffer.shape[2] < needed:
+                buffer = torch.cat(
+                    [buffer[:, :, :used], new.new_zeros(*new.shape[:2], needed, new.shape[3])], 2
+                )
+            buffer[:, :, used:needed] = new
+        kept.append(buffer)
+    needed = used + key.shape[2]
+    return kept[0], kept[1], kept[0][:, :, :needed], kept[1][:, :, :needed]
