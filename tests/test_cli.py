@@ -21,7 +21,8 @@ TEXT = "the cat sat on the mat\nthe dog sat on the log\n" * 9
 def run(tmp_path, regard_cli) -> Path:
     (tmp_path / "text.txt").write_text(TEXT)
     done = regard_cli(
-        "train", "ngram", "--text", "text.txt", "--document", "line", "--order", "3", "--out", "run", "--json"
+        *("train", "ngram", "--text", "text.txt", "--document", "line", "--hold", "0"),
+        *("--order", "3", "--out", "run", "--json"),
     )
     assert done.returncode == 0, done.stderr
     return tmp_path / "run"
@@ -56,6 +57,7 @@ def test_train_evaluate_score_generate_list(run: Path, regard_cli):
         "context": None,
         "stride": None,
         "cache": None,
+        "mixture": None,
     }
     scored = json.loads(regard_cli("score", "run", "--text", "text.txt", "--json").stdout)["documents"]
     assert len(scored) == 18
@@ -76,10 +78,17 @@ def test_train_evaluate_score_generate_list(run: Path, regard_cli):
 
 
 def test_the_built_in_text_needs_no_options(regard_cli, tmp_path):
-    trained = json.loads(regard_cli("train", "ngram", "--json").stdout)
+    done = regard_cli("train", "ngram", "--json")
+    trained = json.loads(done.stdout)
+    assert "the last 10% of the text is held out" in done.stderr
     assert trained["out"] == "runs/ngram"
     assert set(trained) == {"out", "family", "parameters", "steps", "tokens", "seconds", "loss"}
-    assert trained["loss"] is None
+    assert trained["loss"] > 0
+    done = regard_cli("train", "ngram", "--hold", "0", "--out", "counted", "--json")
+    counted = json.loads(done.stdout)
+    assert done.stderr == ""
+    assert counted["loss"] is None
+    assert counted["tokens"] > trained["tokens"]
     assert json.loads(regard_cli("train", "ngram", "--order", "2", "--json").stdout)["out"] == "runs/ngram-2"
 
 
@@ -101,12 +110,9 @@ def test_generate_is_repeatable_streams_and_stops_at_the_end(run: Path, regard_c
 
 def test_infinite_perplexity_is_null(tmp_path, regard_cli):
     (tmp_path / "text.txt").write_text("a b\n")
-    assert (
-        regard_cli(
-            "train", "ngram", "--text", "text.txt", "--smoothing", "maximum-likelihood", "--out", "run"
-        ).returncode
-        == 0
-    )
+    smoothing = ("--smoothing", "maximum-likelihood")
+    done = regard_cli("train", "ngram", "--text", "text.txt", "--hold", "0", *smoothing, "--out", "run")
+    assert done.returncode == 0
     measured = json.loads(regard_cli("evaluate", "run", "--text", "-", "--json", stdin=b"b a\n").stdout)
     assert measured["perplexity"] is None
     assert measured["loss"] is None
@@ -220,7 +226,7 @@ def test_damaged_runs_are_told_from_whole_ones(run: Path, regard_cli):
     config = (run / "config.json").read_text()
     (run / "config.json").write_text(config[: len(config) // 2])
     refused(regard_cli("evaluate", "run", "--text", "text.txt"), "config.json is damaged")
-    (run / "config.json").write_text(config.replace('"format": 1', '"format": 99'))
+    (run / "config.json").write_text(config.replace('"format": 2', '"format": 99'))
     refused(regard_cli("evaluate", "run", "--text", "text.txt"), "format 99")
     (run / "config.json").write_text(config.replace('"family": "ngram"', '"family": "oracle"'))
     refused(regard_cli("evaluate", "run", "--text", "text.txt"), "'oracle'")
@@ -247,9 +253,12 @@ def test_one_very_long_line_and_odd_tokens(tmp_path, regard_cli):
 
 
 def test_too_large_a_vocabulary_for_the_memory_says_what_to_lower(tmp_path):
-    """With torch's own words, whatever they are in this version: an embedding of ten gigabytes where four may be had."""
+    """With torch's own words, whatever they are in this version: ten gigabytes where four may be had."""
     (tmp_path / "text.txt").write_text("the cat saw the dog\n" * 50)
-    limited = "import resource, sys; resource.setrlimit(resource.RLIMIT_AS, (4 << 30,) * 2); from regard.cli import main; sys.exit(main())"
+    limited = (
+        "import resource, sys; resource.setrlimit(resource.RLIMIT_AS, (4 << 30,) * 2)\n"
+        "from regard.cli import main; sys.exit(main())"
+    )
     arguments = ["train", "lstm", "--text", "text.txt", "--width", str(1 << 28), "--out", "run"]
     done = subprocess.run(
         [sys.executable, "-c", limited, *arguments], cwd=tmp_path, capture_output=True, text=True
@@ -299,7 +308,7 @@ def test_the_machines_trouble_has_the_same_manners(
     def fails(arguments):
         raise error
 
-    monkeypatch.setattr("regard.commands.listing.main", fails)
+    monkeypatch.setattr("regard.verbs.list.main", fails)
     assert cli.main(["list"]) == code
     captured = capsys.readouterr()
     assert captured.out == ""
@@ -332,7 +341,10 @@ def test_a_reader_that_goes_away_is_no_error(run: Path):
 
 def test_help_is_quick_and_loads_nothing_heavy():
     heavy = ("torch", "numpy", "tyro", "rich")
-    code = f"import sys; from regard import cli; cli.main(['--help']); print([m for m in {heavy} if m in sys.modules])"
+    code = (
+        "import sys; from regard import cli; cli.main(['--help'])\n"
+        f"print([name for name in {heavy} if name in sys.modules])"
+    )
     done = subprocess.run(
         [sys.executable, "-c", code],
         capture_output=True,

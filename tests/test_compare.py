@@ -8,15 +8,16 @@ from pathlib import Path
 
 import pytest
 import torch
-from regard.runs.comparing import Comparison, _busy, go_on_comparing
 
 import regard
 from regard.cli import main
 from regard.errors import UserError
 from regard.machine.disk import only_writer
+from regard.machine.threads import WaitingTime
 from regard.probabilities.ladder import PASSAGE, Ladder
 from regard.probabilities.measures import Measure, Protocol
-from regard.probabilities.ranking import _interval, comparable
+from regard.probabilities.ranking import Result, comparable, ranked_rows
+from regard.verbs.compare import Comparison
 
 TEXT = "".join(
     f"line {number % 13} says {'abc' * (number % 5)} and <script>alert({number % 3})</script> ends\n"
@@ -29,7 +30,7 @@ def comparison(tmp_path_factory) -> Comparison:
     folder = tmp_path_factory.mktemp("compared")
     (folder / "text.txt").write_text(TEXT)
     return regard.compare(
-        str(folder / "text.txt"),
+        text=folder / "text.txt",
         families=["ngram", "rnn", "transformer"],
         tokens="char",
         tokens_each=3000,
@@ -90,9 +91,22 @@ def test_the_passage_is_where_the_models_differ_most():
 
 
 def test_the_interval_is_students():
+    def row(figures: list[float]) -> dict:
+        same = {"name": "lstm", "family": "lstm", "folder": "", "parameters": 1, "seconds": 1.0, "curve": []}
+        (row,) = ranked_rows(
+            [
+                Result(
+                    **same, seed=seed, training_tokens_per_second=1.0, measure=measure(bits_per_byte=figure)
+                )
+                for seed, figure in enumerate(figures, 1)
+            ]
+        )
+        return row
+
     # three figures with standard deviation 1: 4.303 / sqrt 3
-    assert _interval([1.0, 2.0, 3.0]) == pytest.approx(4.303 / 3**0.5)
-    assert _interval([1.0]) is None
+    assert row([1.0, 2.0, 3.0])["interval"] == pytest.approx(4.303 / 3**0.5)
+    assert row([1.0, 2.0, 3.0])["bits_per_byte"] == pytest.approx(2.0)
+    assert row([1.0])["interval"] is None
 
 
 def test_reports_say_the_same_as_the_results(comparison: Comparison):
@@ -146,11 +160,12 @@ def test_unknown_words_are_not_ranked_and_it_says_why(tmp_path):
     words = "".join(f"word{number} is {number % 7}\n" for number in range(300))
     (tmp_path / "text.txt").write_text(words)
     compared = regard.compare(
-        str(tmp_path / "text.txt"), families=["ngram", "ngram:word"], tokens="char", out=tmp_path / "out"
+        text=tmp_path / "text.txt", families=["ngram", "ngram:word"], tokens="char", out=tmp_path / "out"
     )
     assert [(row["name"], row["rank"]) for row in compared.table()] == [("ngram", 1), ("ngram:word", None)]
     assert compared.notes == [
-        "ngram:word is not ranked with ngram: unknown words were replaced by one class, which is easier to predict than they were."
+        "ngram:word is not ranked with ngram: unknown words were replaced by one class, "
+        "which is easier to predict than they were."
     ]
 
 
@@ -161,7 +176,7 @@ def test_unknown_words_are_not_ranked_and_it_says_why(tmp_path):
         ({"families": ["ngram:syllable"]}, "tokens are char"),
         ({"minutes": 1.0, "tokens_each": 5}, "not both"),
         ({"seeds": 0}, "must be 1 or more"),
-        ({"minutes": 0.0}, "--minutes must be above 0"),
+        ({"minutes": 0.0}, "`minutes` must be above 0"),
         ({"families": ["ngram", "ngram"]}, "ngram is named twice"),
         ({"families": ["recurrent-translator"]}, "recurrent-translator translates"),
     ],
@@ -187,7 +202,7 @@ def test_files_stay_documents_of_their_own(tmp_path):
     for name, text in {"a.txt": "x y z\n" * 70 + "sat", "b.txt": "dog x y\n" * 70}.items():
         (tmp_path / name).write_text(text)
     compared = regard.compare(
-        (str(tmp_path / "a.txt"), str(tmp_path / "b.txt")),
+        text=(tmp_path / "a.txt", tmp_path / "b.txt"),
         families=["ngram"],
         tokens="word",
         out=tmp_path / "out",
@@ -195,20 +210,20 @@ def test_files_stay_documents_of_their_own(tmp_path):
     run = regard.load(compared.results[0].folder)
     assert b"satdog" not in run.tokenizer.words
     assert regard.evaluate(run).loss == pytest.approx(compared.results[0].measure.loss)
-    assert len(run.config["texts"]["train"]) == 2
+    assert len(run.config.texts.train) == 2
 
 
 def test_a_comparison_that_was_stopped_goes_on(tmp_path, capsys):
     (tmp_path / "text.txt").write_text(TEXT)
     options = {"families": ["ngram", "rnn", "gru"], "tokens": "char", "tokens_each": 3000}
-    whole = regard.compare(str(tmp_path / "text.txt"), **options, out=tmp_path / "whole")
+    whole = regard.compare(text=tmp_path / "text.txt", **options, out=tmp_path / "whole")
 
     def stop(result) -> None:
         if result.name == "rnn":
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        regard.compare(str(tmp_path / "text.txt"), **options, out=tmp_path / "out", finished=stop)
+        regard.compare(text=tmp_path / "text.txt", **options, out=tmp_path / "out", finished=stop)
     trained = (tmp_path / "out" / "rnn" / "model.safetensors").stat().st_mtime_ns
     assert main(["compare", "--out", str(tmp_path / "out"), "--resume", "--seeds", "2"]) == 2
     assert "give --out alone" in capsys.readouterr().err
@@ -233,7 +248,7 @@ def stopped_comparison(tmp_path: Path, after: str = "ngram") -> Path:
 
     with pytest.raises(KeyboardInterrupt):
         regard.compare(
-            str(tmp_path / "text.txt"),
+            text=tmp_path / "text.txt",
             families=["ngram", "lstm"],
             tokens="char",
             tokens_each=300,
@@ -312,7 +327,7 @@ def test_a_moved_comparison_is_finished_from_another_folder(tmp_path, monkeypatc
     options = {"families": ["ngram", "lstm"], "tokens": "char", "tokens_each": 3000, "out": "here/B"}
     with pytest.raises(KeyboardInterrupt):
         regard.compare(
-            "text.txt", **options, finished=lambda result: (_ for _ in ()).throw(KeyboardInterrupt)
+            text="text.txt", **options, finished=lambda result: (_ for _ in ()).throw(KeyboardInterrupt)
         )
     stop = {
         "out": "here/B/lstm",
@@ -327,11 +342,20 @@ def test_a_moved_comparison_is_finished_from_another_folder(tmp_path, monkeypatc
     (tmp_path / "other").mkdir()
     monkeypatch.chdir(tmp_path / "other")
     (tmp_path / "here" / "B").rename(tmp_path / "moved")
-    comparison = go_on_comparing("../moved")
-    assert [row["name"] for row in comparison.table()] == ["lstm", "ngram"] or len(comparison.table()) == 2
+    comparison = regard.compare(out="../moved", resume=True)
+    assert {row["name"] for row in comparison.table()} == {"lstm", "ngram"}
     assert not any("not in the table" in note for note in comparison.notes)
 
 
-def test_a_busy_machine_is_told():
-    assert _busy(0.1) == []
-    assert "waited 0.7 seconds" in _busy(0.7)[0]
+@pytest.mark.parametrize(
+    ("waited", "budget", "told"),
+    [(0.7, {"minutes": 0.001}, True), (0.1, {"minutes": 0.001}, False), (0.7, {"tokens_each": 300}, False)],
+)
+def test_a_busy_machine_is_told(tmp_path, monkeypatch, waited, budget, told):
+    """Where the budget is a time: a busy machine takes nothing from a budget of tokens."""
+    (tmp_path / "text.txt").write_text(TEXT)
+    monkeypatch.setattr(WaitingTime, "share", lambda self: waited)
+    options = {"families": ["ngram", "dan"], "tokens": "char", **budget}
+    compared = regard.compare(text=tmp_path / "text.txt", out=tmp_path / "out", **options)
+    busy = [note for note in compared.notes if note.startswith("The machine was busy: ")]
+    assert ["waited 0.7 seconds for a core" in note for note in busy] == [True] * told

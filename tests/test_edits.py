@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 import torch
-from regard.inside.editing import edits_from_json, edits_to_json
 
 import regard
 from regard.errors import UserError
+from regard.inside.edit_files import edits_from_json, edits_to_json
 from regard.parts.edits import (
     EDITS,
     Edit,
@@ -28,6 +28,7 @@ from regard.parts.look import Place
 
 AT = {"site": "attention", "rows": (2,)}
 ROW = [0.2, 0.3, 0.5]  # of the row at 2, which sees all three words
+POSITIONS = torch.arange(3).unsqueeze(0)
 
 
 def changed(edit: Edit) -> list[float]:
@@ -35,9 +36,7 @@ def changed(edit: Edit) -> list[float]:
         [[[[1.0, 0, 0], [0.25, 0.75, 0], ROW], [[1.0, 0, 0], [0.5, 0.5, 0], [0.6, 0.1, 0.3]]]],
         dtype=torch.float64,
     )
-    place = Place(
-        torch.arange(3).unsqueeze(0), torch.arange(3).unsqueeze(0), torch.ones(1, 3, 3).tril().bool()
-    )
+    place = Place(POSITIONS, POSITIONS, torch.ones(1, 3, 3).tril().bool(), "weights")
     after = edit(weights, place)
     assert torch.equal(after[:, :, :2], weights[:, :, :2])  # the other rows to the bit
     return after[0, 0, 2].tolist()
@@ -70,9 +69,7 @@ def test_what_an_edit_makes_of_a_row(edit: Edit, row: list[float]):
 
 def test_what_a_row_cannot_see_stays_hidden():
     weights = torch.tensor([[[[1.0, 0, 0], [0.25, 0.75, 0], ROW]]])
-    place = Place(
-        torch.arange(3).unsqueeze(0), torch.arange(3).unsqueeze(0), torch.ones(1, 3, 3).tril().bool()
-    )
+    place = Place(POSITIONS, POSITIONS, torch.ones(1, 3, 3).tril().bool(), "weights")
     for edit in (
         Set(site="attention", columns=(2,), value=0.5),
         Uniform(site="attention"),
@@ -86,9 +83,9 @@ def test_what_a_row_cannot_see_stays_hidden():
 
 
 def test_the_vocabularys_column_beside_the_words_gives_and_takes():
-    """A copying model weighs the vocabulary in the same softmax: its column is no position, but the row keeps its sum."""
+    """The vocabulary is weighed in the same softmax: its column is no position. Rows keep their sums."""
     weights = torch.tensor([[[[0.2, 0.3, 0.5]]]])
-    place = Place(torch.tensor([[1]]), torch.tensor([[0, 1]]), torch.ones(1, 1, 2).bool())
+    place = Place(torch.tensor([[1]]), torch.tensor([[0, 1]]), torch.ones(1, 1, 2).bool(), "weights")
     after = Zero(site="attention", columns=(0,))(weights, place)[0, 0, 0].tolist()
     assert after == pytest.approx([0, 0.3 / 0.8, 0.5 / 0.8])
 
@@ -123,53 +120,39 @@ ALL: list[Edit] = [
 def test_an_edit_file_is_done_again_to_the_bit_by_every_verb(run: Path, regard_cli):
     assert {edit.name() for edit in ALL} == set(EDITS)
     regard.save_edits(run / "run", ALL, run / "edits.json")
-    plain = regard.look(run / "run", "the dog saw the")
-    direct, replayed = (
-        regard.look(regard.edited(run / "run", edits), "the dog saw the")
-        for edits in (ALL, run / "edits.json")
-    )
-    assert direct.surprisal == replayed.surprisal
-    assert direct.surprisal != plain.surprisal
-    shown = json.loads(
-        regard_cli(
-            "look", run / "run", "--text", "the dog saw the", "--edit", run / "edits.json", "--json"
-        ).stdout
-    )
-    assert shown["surprisal"] == direct.surprisal
-    assert regard.look(run / "run", "the dog saw the").surprisal == plain.surprisal  # undoing is going back
+    text = "the dog saw the"
+    plain = regard.look(run / "run", text).record
+    direct, replayed = (regard.look(run / "run", text, edit=edits) for edits in (ALL, run / "edits.json"))
+    assert direct.record.surprisal == replayed.record.surprisal
+    assert direct.record.surprisal != plain.surprisal
+    assert direct.before.surprisal == plain.surprisal
+    line = ("look", run / "run", "--text", text, "--edit", run / "edits.json", "--json")
+    shown = json.loads(regard_cli(*line).stdout)
+    assert shown["surprisal"] == direct.record.surprisal
+    assert regard.look(run / "run", text).record.surprisal == plain.surprisal  # undoing is going back
     for edit in ALL:  # none of them does nothing
-        assert (
-            regard.look(regard.edited(run / "run", [edit]), "the dog saw the").likeliest != plain.likeliest
-        ), edit
+        changed = regard.look(regard.edited(run / "run", [edit]), text).record
+        assert changed.likeliest != plain.likeliest, edit
 
     (run / "other.txt").write_text("the dog saw the cat")
     edited = regard.edited(run / "run", [ALL[0], ALL[7]])
-    measured, scored = (
-        regard.evaluate(edited, str(run / "other.txt")),
-        next(iter(regard.score(edited, str(run / "other.txt")))),
-    )
+    measured = regard.evaluate(edited, str(run / "other.txt"))
+    (scored,) = regard.score(edited, str(run / "other.txt"))
     assert measured.loss == pytest.approx(-sum(token.log_prob for token in scored) / len(scored))
     regard.save_edits(run / "run", [ALL[0], ALL[7]], run / "two.json")
     line = ["--edit", str(run / "two.json"), "--json"]
-    assert (
-        json.loads(regard_cli("evaluate", run / "run", "--text", run / "other.txt", *line).stdout)["loss"]
-        == measured.loss
-    )
+    shown = regard_cli("evaluate", run / "run", "--text", run / "other.txt", *line)
+    assert json.loads(shown.stdout)["loss"] == measured.loss
     texts = regard.generate(edited, prompt="the dog", length=7, temperature=0)
-    assert (
-        json.loads(
-            regard_cli(
-                "generate", run / "run", "--prompt", "the dog", "--length", "7", "--temperature", "0", *line
-            ).stdout
-        )["texts"]
-        == texts
-    )
+    greedy = ["--prompt", "the dog", "--length", "7", "--temperature", "0"]
+    shown = regard_cli("generate", run / "run", *greedy, *line)
+    assert json.loads(shown.stdout)["texts"] == texts
 
 
 def test_edits_are_kept_with_the_run_they_were_made_for(run: Path, regard_cli):
-    said = '{"do": "silence", "site": "layer*.attention", "heads": [1]}'
+    written = '{"do": "silence", "site": "layer*.attention", "heads": [1]}'
     shown = regard_cli(
-        "look", run / "run", "--text", "the dog", "--edit", said, "--save-edit", run / "kept.json"
+        "look", run / "run", "--text", "the dog", "--edit", written, "--save-edit", run / "kept.json"
     )
     assert shown.returncode == 0
     assert re.search(r"the +\d\.\d\d \([+-]\d\.\d\d\)", shown.stdout)
@@ -181,30 +164,33 @@ def test_edits_are_kept_with_the_run_they_were_made_for(run: Path, regard_cli):
     late = regard_cli(
         "look", run / "run", "--text", "the dog", "--edit", '{"do": "zero", "site": "embedding", "rows": [9]}'
     )
-    assert "the edits name positions [9], past the text's last, 2" in late.stdout
+    assert "the edits name positions [9], past the text's last, 2" in late.stderr
 
 
 def test_json_there_and_back():
-    written = json.loads(json.dumps(edits_to_json(ALL, "abc")))
-    assert edits_from_json(written, "abc", "file") == ALL
+    kept = json.loads(json.dumps(edits_to_json(ALL, "abc")))
+    assert edits_from_json(kept, "abc", "file") == ALL
     with pytest.raises(UserError, match="made for another run"):
-        edits_from_json(written, "abd", "file")
+        edits_from_json(kept, "abd", "file")
 
 
 @pytest.mark.parametrize(
-    ("said", "words"),
+    ("written", "words"),
     [
         ("nowhere.json", "nowhere.json: cannot be read"),
-        ("[1", "--edit: is not JSON"),
-        ("", "--edit is empty"),
+        ("[1", "`edit`: is not JSON"),
+        ("", "`edit` is empty"),
         ('{"do": "scale", "site": "embedding", "by": NaN}', "NaN is no number"),
         ('{"do": "scale", "site": "embedding", "by": 1e39}', "do not go so far"),
         ('{"do": "zero", "site": "embedding", "rows": [31]}', "no position 31: the model sees 31 tokens"),
-        ('{"do": "burn", "site": "embedding"}', "what can be done: set, scale"),
-        ('{"do": "zero"}', "zero needs 'site'"),
-        ('{"do": "scale", "site": "embedding"}', "scale needs 'by'"),
-        ('{"do": "zero", "site": "embedding", "row": [1]}', "zero has no 'row'; it has: site, heads"),
-        ('{"do": "zero", "site": "embedding", "rows": 1}', "'rows' cannot be 1"),
+        ('{"do": "burn", "site": "embedding"}', "the edits are: set, scale"),
+        ('{"do": "zero"}', "zero: 'site' is missing; it has: site, heads"),
+        ('{"do": "scale", "site": "embedding"}', "scale: 'by' is missing"),
+        (
+            '{"do": "zero", "site": "embedding", "row": [1]}',
+            "zero: 'row' is not known here; it has: site, heads",
+        ),
+        ('{"do": "zero", "site": "embedding", "rows": 1}', "'rows' is a list; not 1"),
         ('{"do": "zero", "site": "layer9.feed"}', "no site matches 'layer9.feed'; there are: embedding"),
         (
             '{"do": "zero", "site": "layer0.attention", "heads": [3]}',
@@ -230,9 +216,9 @@ def test_json_there_and_back():
         ),
     ],
 )
-def test_what_does_not_fit_is_told(run: Path, said: str, words: str):
+def test_what_does_not_fit_is_told(run: Path, written: str, words: str):
     with pytest.raises(UserError, match=re.escape(words)):
-        regard.look(regard.edited(run / "run", said), "the dog saw the cat and")
+        regard.look(regard.edited(run / "run", written), "the dog saw the cat and")
 
 
 def test_counts_cannot_be_edited(tmp_path: Path):

@@ -68,7 +68,7 @@ def logits(run: regard.Run, ids: torch.Tensor) -> torch.Tensor:
     """Ours before the softmax: the readout of the features."""
     start = torch.full((1, 1), run.tokenizer.start)
     with torch.no_grad():
-        prediction, _ = run.model(torch.cat([start, ids], 1))
+        prediction, _ = run.model.read_from_start(torch.cat([start, ids], 1))
         return torch.nn.functional.linear(prediction.features_BTD, prediction.weight_VD, prediction.bias_V)
 
 
@@ -131,7 +131,8 @@ def test_every_verb_takes_the_folder(tmp_path: Path, regard_cli):
         ["generate", "gpt2", "--edit", "edit.json", "--length", "5"],
     ):
         done = regard_cli(*arguments)
-        assert (done.returncode, done.stderr) == (0, ""), arguments
+        note = "map.html shows it." if "map.html" in arguments else ""
+        assert (done.returncode, done.stderr.strip()) == (0, note), arguments
     assert "tokens             " in regard_cli("evaluate", "gpt2", "--text", "text.txt").stdout
 
 

@@ -1,4 +1,4 @@
-"""Lessons: the lectures' own numbers come out of the library's own code, in the terminal, as JSON and as a notebook."""
+"""Lessons: the lectures' numbers come out of the library's code: in the terminal, as JSON, as a notebook."""
 
 import json
 import math
@@ -7,16 +7,17 @@ from pathlib import Path
 
 import pytest
 
+import regard
 from regard.cli import main
 from regard.errors import UserError
-from regard.lessons.lesson import LESSONS, lesson
+from regard.lessons.lesson import LESSONS
 from regard.lessons.notebook import notebook
 
 QUICK = [name for name in LESSONS if name != "translation"]
 
 
 def test_counting():
-    shown = lesson("counting")
+    shown = regard.lesson("counting")
     assert shown.value("after") == pytest.approx({"books": 1 / 3, "exams": 1 / 3, "dog": 1 / 3})
     assert shown.value("unseen") == 0
     assert shown.value("add 1") == pytest.approx(
@@ -27,13 +28,13 @@ def test_counting():
 
 
 def test_averaging():
-    shown = lesson("averaging")
+    shown = regard.lesson("averaging")
     assert shown.value("average") == [3 / 4, 1 / 4]
     assert shown.value("averages") == [[3 / 4, 1 / 4]] * 4  # AAAB AABA ABAA BAAA
 
 
 def test_recurrence():
-    shown = lesson("recurrence")
+    shown = regard.lesson("recurrence")
     assert shown.value("loss") == pytest.approx(sum(shown.value("losses")) / 3)
     losses = [loss for row in shown.value("losses of the batch") for loss in row]
     assert shown.value("loss of the batch") == pytest.approx(sum(losses) / 9)
@@ -47,7 +48,7 @@ def test_recurrence():
 
 
 def test_attention():
-    shown = lesson("attention")
+    shown = regard.lesson("attention")
     assert shown.value("scores") == [0, 0, 1, 0]
     assert shown.value("weights in base 3") == pytest.approx([1 / 6, 1 / 6, 1 / 2, 1 / 6])
     assert shown.value("output in base 3") == pytest.approx([1 / 2, 1 / 2])
@@ -59,24 +60,25 @@ def test_attention():
         [3 / (3 + math.exp(10)), math.exp(10) / (3 + math.exp(10))]
     )
     assert shown.value("average") == [3 / 4, 1 / 4]
-    sharper = lesson("attention", q=(0.0, 10.0), sequence="AAAA")
+    sharper = regard.lesson("attention", set={"q": (0.0, 10.0), "sequence": "AAAA"})
     assert sharper.value("output in base e") == [1, 0]
     assert sharper.value("scores") == [0, 0, 0, 0]
 
 
 def test_attentive():
-    shown = lesson("attentive")
+    shown = regard.lesson("attentive")
     assert shown.value("scores at each word") == [0, 1, 2, 3, 4, 5]  # 4 at "books", 5 at "unwillingly"
     assert [sum(row) for row in shown.value("weights")] == pytest.approx([0, 1, 1, 1, 1, 1])
     assert shown.value("sum of probabilities") == pytest.approx(1)
 
 
 def test_scores():
-    shown = lesson("scores")
+    shown = regard.lesson("scores")
     assert shown.value("dot") == pytest.approx(1 * 3 + 2 * -1)
     assert shown.value("scaled-dot") == pytest.approx(1 / math.sqrt(2))
     for width, spread in zip(shown.value("width"), shown.value("spread of dot"), strict=True):
-        # products of unit normals: spread sqrt(d); 64 x 64 of them that share vectors, so known within about 3 / sqrt(64)
+        # products of unit normals: spread sqrt(d); 64 x 64 of them that share vectors,
+        # so known within about 3 / sqrt(64)
         assert spread == pytest.approx(math.sqrt(width), rel=3 / 8)
     assert (
         shown.value("entropy of softmax of dot")[-1]
@@ -87,7 +89,7 @@ def test_scores():
 
 
 def test_self_attention():
-    shown = lesson("self-attention")
+    shown = regard.lesson("self-attention")
     assert shown.value("row sums") == pytest.approx([1] * 5)
     expected = [
         [3 / 4, 1 / 4, 0, 0, 0],
@@ -106,7 +108,7 @@ def test_self_attention():
 
 
 def test_masking():
-    shown = lesson("masking")
+    shown = regard.lesson("masking")
     assert shown.value("visible") == [[1, 0, 0], [1, 1, 0], [1, 1, 1]]
     assert shown.value("h_2") == pytest.approx([0.3, 0.7, 0])
     assert shown.value("h_3") == pytest.approx([0.3, 0.5, 0.2])
@@ -115,14 +117,14 @@ def test_masking():
 
 
 def test_positions():
-    shown = lesson("positions")
+    shown = regard.lesson("positions")
     assert shown.value("difference with none") < 1e-12
     for name in ("index", "onehot", "sinusoidal", "learned", "rotary"):
         assert shown.value(f"difference with {name}") > 1e-3
 
 
 def test_copying():
-    shown = lesson("copying")
+    shown = regard.lesson("copying")
     pointed = math.exp(4) / (math.exp(4) + 7)
     assert shown.value("softmax") == pytest.approx(
         1 / 10
@@ -135,7 +137,7 @@ def test_copying():
 
 
 def test_backpack():
-    shown = lesson("backpack")
+    shown = regard.lesson("backpack")
     assert shown.value("alpha") == [[3 / 2, 1 / 2], [1 / 2, 1 / 2], [3 / 2, 1 / 2], [1, 0]]
     assert [share for row in shown.value("query") for share in row] == pytest.approx(
         [2 / 3, 1 / 3, 1 / 2, 1 / 2, 2 / 3, 1 / 3, 1, 0]
@@ -146,7 +148,7 @@ def test_backpack():
 
 
 def test_translation():
-    shown = lesson("translation", steps=20)
+    shown = regard.lesson("translation", set={"steps": 20})
     assert shown.value("amo") == pytest.approx([1 / 4, 3 / 4, 0, 0, 0])
     assert shown.value("Te") == pytest.approx([0, 0, 1, 0, 0])
     assert [row.index(max(row)) for row in shown.value("straight")] == [0, 1, 2, 3, 4]
@@ -169,14 +171,15 @@ def test_a_lesson_is_shown_is_json_and_is_a_notebook(name: str, capsys, tmp_path
         if cell["cell_type"] == "code":
             exec(cell["source"], space)  # the same numbers, from the notebook's own code
     assert json.loads(json.dumps(space["shown"].to_json())) == data
-    assert notebook(lesson(name)) == notebook(lesson(name))
+    assert notebook(regard.lesson(name)) == notebook(regard.lesson(name))
 
 
 def test_the_notebook_of_a_training_runs():
     space: dict[str, object] = {}
-    for cell in json.loads(notebook(lesson("translation", steps=5)))["cells"]:
+    for cell in json.loads(notebook(regard.lesson("translation", set={"steps": 5})))["cells"]:
         if cell["cell_type"] == "code":
             exec(cell["source"], space)
+    assert space["shown"].inputs["steps"] == 5  # the notebook keeps what was set
     assert space["shown"].value("amo") == pytest.approx([1 / 4, 3 / 4, 0, 0, 0])
 
 
@@ -216,7 +219,7 @@ def test_inputs_can_be_set(capsys):
         (["recurrence", "--set", "width=0"], "width must be 1 or more"),
         (["positions", "--set", "first=a b", "second=a b"], "in another order"),
         (["masking", "--set", "weights=1,0;0.5"], "weights is written like"),
-        (["attention", "--notebook", "x.txt"], "a notebook's name ends with .ipynb"),
+        (["attention", "--notebook", "x.txt"], "the name of a notebook ends with .ipynb"),
     ],
 )
 def test_wrong_settings_are_told(arguments: list[str], words: str, capsys):
@@ -227,15 +230,12 @@ def test_wrong_settings_are_told(arguments: list[str], words: str, capsys):
 
 
 def test_other_sizes_can_be_set():
-    assert lesson("self-attention", sentence="a b", weights=((1.0, 0.0), (0.5, 0.5))).value("lecture") == [
-        [1, 0],
-        [0.5, 0.5],
-    ]
-    assert lesson("scores", q=(1.0, 2.0, 3.0), k=(1.0, 1.0, 1.0), widths=(2.0, 4.0)).value(
-        "dot"
-    ) == pytest.approx(6)
+    two = regard.lesson("self-attention", set={"sentence": "a b", "weights": ((1.0, 0.0), (0.5, 0.5))})
+    assert two.value("lecture") == [[1, 0], [0.5, 0.5]]
+    three = regard.lesson("scores", set={"q": (1.0, 2.0, 3.0), "k": (1.0, 1.0, 1.0), "widths": (2.0, 4.0)})
+    assert three.value("dot") == pytest.approx(6)
 
 
 def test_an_unknown_input_from_python():
     with pytest.raises(UserError, match="averaging has no 'q' to set"):
-        lesson("averaging", q=1)
+        regard.lesson("averaging", set={"q": 1})

@@ -1,4 +1,4 @@
-"""Looking: one record for every family, from Python, the command line and a browser, without changing what is seen."""
+"""Looking: one record for every family, from Python, the command line and a browser."""
 
 import json
 import re
@@ -9,61 +9,74 @@ import torch
 
 import regard
 from regard.errors import UserError
-from regard.inside.observe import record
+from regard.inside.observe import Wanted, observe, plain_reading
 from regard.inside.page import page
-from regard.models import FAMILIES, family_class
+from regard.inside.record import Record
+from regard.models import families_that_read, family_class
 from regard.models.contract import LanguageModel
-from regard.models.ngram import Ngram
 from regard.parts.look import Look
 from regard.tokens.choose import TokenOptions, train_tokenizer
+from regard.tokens.contract import Tokenizer
 
 TEXT = "the cat saw the dog and the dog saw the cat\n" * 5
 SMALL = {
     "transformer": {"layers": 2, "width": 12, "heads": 3, "context": 31},
     "backpack": {"width": 12, "heads": 2, "senses": 3, "context": 31},
 }
+FAMILIES = families_that_read("text")
 
 
-def make(family: str, **options) -> tuple[LanguageModel, object]:
+def make(family: str, **options) -> tuple[LanguageModel, Tokenizer]:
     tokenizer, text = train_tokenizer([TEXT], TokenOptions(tokens="word"))
     kind = family_class(family)
     torch.manual_seed(1)
     model = kind(tokenizer.size, kind.Config(**SMALL.get(family, {}), **options))
-    if isinstance(model, Ngram):
-        model.fit(text, lambda model: None)
+    if model.learns == "counting":
+        model.fit(text)
     return model.eval(), tokenizer
+
+
+def record(model: LanguageModel, tokenizer: Tokenizer, text: str, **wanted) -> Record:
+    return observe(model, tokenizer, plain_reading(tokenizer, text), Wanted(**wanted))
+
+
+def log_probs(model: LanguageModel, tokens_BT: torch.Tensor) -> torch.Tensor:
+    with torch.no_grad():
+        return model.read_from_start(tokens_BT)[0].log_probs()
 
 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_a_record_says_what_the_model_says(family):
     model, tokenizer = make(family)
-    found = record(model, tokenizer, "the dog saw the", top=3)
-    assert found.tokens == ["<s>", "the", "dog", "saw", "the"]
+    looked = record(model, tokenizer, "the dog saw the", top=3)
+    assert looked.tokens == ["<s>", "the", "dog", "saw", "the"]
     ids = torch.tensor([[tokenizer.start, *tokenizer.prompt("the dog saw the")]])
-    with torch.no_grad():
-        log_probs_TV = model(ids)[0].log_probs()[0]
-    assert found.surprisal[0] is None
+    log_probs_TV = log_probs(model, ids)[0]
+    assert looked.surprisal[0] is None
     expected = [-float(log_probs_TV[t, token]) for t, token in enumerate(ids[0, 1:].tolist())]
-    assert found.surprisal[1:] == pytest.approx(expected)
-    for position, likeliest in enumerate(found.likeliest):
+    assert looked.surprisal[1:] == pytest.approx(expected)
+    for position, likeliest in enumerate(looked.likeliest):
         assert [p for _, p in likeliest] == pytest.approx(
             log_probs_TV[position].exp().topk(3).values.tolist()
         )
-    for weights_HQK in found.weights.values():
-        sums = weights_HQK.sum(2)
+    for weights in looked.weights().values():
+        sums = weights.numbers.sum(2)
         assert bool(((sums - 1).abs().lt(1e-5) | (sums == 0)).all())
-    json.dumps(found.to_json(), allow_nan=False)
+    json.dumps(looked.to_json(), allow_nan=False)
 
 
 def test_families_that_attend_show_it_and_ngrams_their_chain():
-    sites = {family: set(record(*make(family), "the dog").weights) for family in FAMILIES}
+    sites = {family: set(record(*make(family), "the dog").weights()) for family in FAMILIES}
     assert sites["attentive"] == {"attention"}
     assert sites["transformer"] == {"layer0.attention", "layer1.attention"}
     assert sites["backpack"] == {"layer0.attention", "layer1.attention", "senses.attention"}
     model, tokenizer = make("ngram", order=3)
-    found = record(model, tokenizer, "the dog saw")
-    for nll, chain in zip(found.surprisal[1:], found.chains, strict=True):
-        assert sum(link.share for link in chain) == pytest.approx(torch.tensor(-nll).exp().item(), rel=1e-5)
+    looked = record(model, tokenizer, "the dog saw")
+    assert (looked.parts.of, looked.parts_at) == ("probability", [0, 1, 2])
+    for place, nll in enumerate(looked.surprisal[1:]):
+        terms = dict(looked.terms(place))
+        assert list(terms) == ["3-gram", "2-gram", "1-gram", "uniform"]
+        assert sum(terms.values()) == pytest.approx(torch.tensor(-nll).exp().item(), rel=1e-5)
 
 
 def test_rows_and_heads_that_are_asked_for():
@@ -72,25 +85,34 @@ def test_rows_and_heads_that_are_asked_for():
     part = record(
         model, tokenizer, "the dog saw the cat", sites=["layer1.attention"], rows=[-1, 2], heads=[2]
     )
-    assert part.rows == [5, 2]
-    assert set(part.weights) == {"layer1.attention"}
+    assert set(part.weights()) == {"layer1.attention"}
+    assert part.map("layer1.attention").rows == (5, 2)
     # another shape of the same product: float32 rounds differently
     torch.testing.assert_close(
-        part.weights["layer1.attention"],
-        whole.weights["layer1.attention"][[2]][:, [5, 2]],
+        part.map("layer1.attention").numbers,
+        whole.map("layer1.attention").numbers[[2]][:, [5, 2]],
         rtol=1e-5,
         atol=1e-6,
     )
-    values = record(model, tokenizer, "the dog", sites=["layer0.feed"]).values
-    assert values["layer0.feed"].shape == (3, 12)
+    values = record(model, tokenizer, "the dog", sites=["layer0.feed"]).map("layer0.feed")
+    assert values.site.holds == "values"
+    assert values.numbers.shape == (1, 3, 12)
 
 
 def test_what_is_copied_is_told():
     model, tokenizer = make("attentive", copy="gate")
-    found = record(model, tokenizer, "the dog saw the")
-    assert found.weights["attention"].shape == (1, 5, 6)  # five positions and the sentinel
-    for share, copied in zip(found.gate, found.copied, strict=True):
-        assert share + float(copied.sum()) == pytest.approx(1)
+    looked = record(model, tokenizer, "the dog saw the")
+    weights = looked.map("attention")
+    assert weights.numbers.shape == (1, 5, 6)  # five positions and the sentinel
+    assert weights.column_names == ("<s>", "the", "dog", "saw", "the", "(vocabulary)")
+    torch.testing.assert_close(weights.numbers.sum(2), torch.ones(1, 5))  # what is not copied is the gate
+    assert looked.parts.of == "probability"
+    for place, nll in enumerate(looked.surprisal[1:]):
+        terms = dict(looked.terms(place))
+        assert "vocabulary" in terms
+        assert sum(terms.values()) == pytest.approx(torch.tensor(-nll).exp().item())
+    # the fourth word is the first again
+    assert set(dict(looked.terms(3))) == {"vocabulary", "copy from the (1)"}
 
 
 @pytest.mark.parametrize(
@@ -103,8 +125,9 @@ def test_what_is_copied_is_told():
     ],
 )
 def test_what_is_not_there_is_told(text, options, words):
+    model, tokenizer = make("transformer")
     with pytest.raises(UserError, match=re.escape(words)):
-        record(*make("transformer"), text, **options)
+        record(model, tokenizer, text, **options)
 
 
 def test_an_unknown_word_is_told():
@@ -118,27 +141,31 @@ def test_an_unknown_word_is_told():
 def test_a_text_longer_than_the_context_slides(rows, first):
     model, tokenizer = make("transformer")  # which sees 31 tokens; the text has 41
     text = ("the dog saw the cat and the " * 6).split()[:40]
-    found = record(model, tokenizer, " ".join(text), rows=rows)
-    assert f"41 tokens and the model sees 31: maps are of positions {first} to {first + 30}" in found.notes[0]
-    assert len(found.tokens) == len(found.surprisal) == len(found.likeliest) == 41
+    looked = record(model, tokenizer, " ".join(text), rows=rows)
+    assert (
+        f"41 tokens and the model sees 31: maps are of positions {first} to {first + 30}" in looked.notes[0]
+    )
+    assert len(looked.tokens) == len(looked.surprisal) == len(looked.likeliest) == 41
     ids = torch.tensor([[tokenizer.start, *tokenizer.prompt(" ".join(text))]])
     weights_HTK = model_weights(model, ids[:, first : first + 31])
     chosen = list(range(31)) if rows is None else [row - first for row in rows]
     torch.testing.assert_close(
-        found.weights["layer1.attention"], weights_HTK[:, chosen], rtol=1e-5, atol=1e-6
+        looked.map("layer1.attention").numbers, weights_HTK[:, chosen], rtol=1e-5, atol=1e-6
     )
-    with (
-        torch.no_grad()
-    ):  # the window that tells of a token has half a context before it, or the text's beginning
-        told = [(place, -float(model(ids[:, start : start + 31])[0].log_probs()[0, place - 1 - start, ids[0, place]]))
-                for start, places in slides(first) for place in places]  # fmt: skip
-    assert [place for place, _ in told] == list(range(1, 41))
-    assert found.surprisal[1:] == pytest.approx([nll for _, nll in told], rel=1e-5)
+    # the window that predicts a token has half a context before it, or the text's beginning
+    expected = dict[int, float]()
+    for start, places in slides(first):
+        log_probs_TV = log_probs(model, ids[:, start : start + 31])[0]
+        expected |= {place: -float(log_probs_TV[place - 1 - start, ids[0, place]]) for place in places}
+    assert list(expected) == list(range(1, 41))
+    assert looked.surprisal[1:] == pytest.approx(list(expected.values()), rel=1e-5)
 
 
 def slides(first: int) -> list[tuple[int, range]]:
-    """The windows' beginnings, and the tokens each tells of: a new one begins half a context (15) before its first position,
-    and the one that the maps are of is not read twice."""
+    """Where windows begin, and the tokens that each predicts.
+
+    A new window begins half a context (15) before its first position. The maps' window is read once.
+    """
     later = {
         0: [(16, range(32, 41))],
         5: [(5, range(32, 37)), (21, range(37, 41))],
@@ -147,43 +174,43 @@ def slides(first: int) -> list[tuple[int, range]]:
     return [(0, range(1, 32)), *later[first]]
 
 
-def model_weights(model, ids) -> torch.Tensor:
+def model_weights(model: LanguageModel, ids: torch.Tensor) -> torch.Tensor:
     look = Look(["layer1.attention"])
     with torch.no_grad():
-        model(ids, look=look)
-    return look.seen["layer1.attention"]()[0]
+        model.read_from_start(ids, look=look)
+    return look.maps["layer1.attention"]()[0]
 
 
 def test_any_tile_and_coarser_levels():
     model, tokenizer = make("transformer")
-    found = record(model, tokenizer, "the dog saw the cat and the dog", rows=[-1])
+    looked = record(model, tokenizer, "the dog saw the cat and the dog", rows=[-1])
     whole = model_weights(
         model, torch.tensor([[tokenizer.start, *tokenizer.prompt("the dog saw the cat and the dog")]])
     )
     close = {"rtol": 1e-5, "atol": 1e-6}
+    attention = looked.map("layer1.attention")
     torch.testing.assert_close(
-        found.tile("layer1.attention", [7, 2], [0, 3], heads=[1]),
-        whole[[1]][:, [7, 2]][:, :, [0, 3]],
-        **close,
+        attention.tile([7, 2], [0, 3], heads=[1]), whole[[1]][:, [7, 2]][:, :, [0, 3]], **close
     )
-    coarse = found.pooled("layer1.attention", size=4)  # 9 positions in blocks of 3
+    coarse = attention.pooled(size=4)  # 9 positions in blocks of 3
     assert coarse.shape == (3, 3, 3)
     torch.testing.assert_close(coarse[1, 2, 1], whole[1, 6:9, 3:6].max(), **close)
     torch.testing.assert_close(
-        found.pooled("layer1.attention", size=4, how="mean")[2, 1, 0], whole[2, 3:6, 0:3].mean(), **close
+        attention.pooled(size=4, how="mean")[2, 1, 0], whole[2, 3:6, 0:3].mean(), **close
     )
-    assert torch.equal(found.pooled("layer1.attention", size=9), found.tile("layer1.attention", range(9)))
+    assert torch.equal(attention.pooled(size=9), attention.tile(range(9)))
     with pytest.raises(UserError, match=r"no map of 'layer7.attention' was kept; there are: layer0"):
-        found.tile("layer7.attention", [0])
+        looked.map("layer7.attention")
 
 
 def test_gates_and_cells_are_those_of_the_kernel():
-    """h = o tanh(c), and c = f c_before + i g: worked out on the side, they give the states the kernel gave."""
+    """h = o tanh(c), and c = f c_before + i g: worked out on the side, they give the kernel's states."""
     model, tokenizer = make("lstm", layers=2, width=7)
-    values = record(model, tokenizer, "the dog saw the cat", sites=["*"]).values
-    enter, keep, new, show = values["layer1.gates"]
-    cell = values["layer1.cell"]
-    torch.testing.assert_close(show * cell.tanh(), values["hidden"], rtol=1e-5, atol=1e-6)
+    looked = record(model, tokenizer, "the dog saw the cat", sites=["*"])
+    gates, (cell,) = looked.map("layer1.gates"), looked.map("layer1.cell").numbers
+    assert gates.heads == ("input", "forget", "candidate", "output")
+    enter, keep, new, show = gates.numbers
+    torch.testing.assert_close(show * cell.tanh(), looked.map("hidden").numbers[0], rtol=1e-5, atol=1e-6)
     torch.testing.assert_close(keep[1:] * cell[:-1] + (enter * new)[1:], cell[1:], rtol=1e-5, atol=1e-6)
 
 
@@ -197,16 +224,13 @@ def test_a_long_texts_page_is_coarse_and_small():
     kind = family_class("transformer")
     tokenizer, _ = train_tokenizer([TEXT], TokenOptions(tokens="word"))
     model = kind(tokenizer.size, kind.Config(layers=1, width=12, heads=3, context=1031)).eval()
-    found = record(model, tokenizer, "the dog saw a cat " * 200)
-    assert found.rows == [1000]
-    assert found.weights["layer0.attention"].shape == (3, 1, 1001)
-    data = json.loads(re.search(r'id="data">(.*?)</script>', page(found, "long"), re.DOTALL)[1])
-    (site,) = data["sites"]
-    assert (site["rows"]["shape"], site["coarse"]["shape"], site["coarse"]["block"]) == (
-        [3, 1, 1001],
-        [3, 251, 251],
-        4,
-    )
+    looked = record(model, tokenizer, "the dog saw a cat " * 200)
+    assert looked.map("layer0.attention").rows == (1000,)
+    assert looked.map("layer0.attention").numbers.shape == (3, 1, 1001)
+    data = json.loads(re.search(r'id="data">(.*?)</script>', page(looked, "long"), re.DOTALL)[1])
+    (drawn,) = data["maps"]
+    assert drawn["numbers"]["shape"] == [3, 1, 1001]
+    assert (drawn["coarse"]["shape"], drawn["coarse"]["block"]) == ([3, 251, 251], 4)
 
 
 def test_the_same_record_gives_the_same_bytes_and_asks_for_nothing():
@@ -221,16 +245,15 @@ def test_the_same_record_gives_the_same_bytes_and_asks_for_nothing():
 def run(tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("looked")
     (folder / "text.txt").write_text("a <script>alert(1)</script> b </script> c\n" * 60)
-    options = {
-        "layers": 1,
-        "width": 12,
-        "heads": 3,
-        "context": 31,
-        "batch": 2,
-        "steps": 3,
-        "evaluate_every": 3,
-    }
-    regard.train("transformer", text=str(folder / "text.txt"), out=str(folder / "run"), **options)
+    sizes = {"layers": 1, "width": 12, "heads": 3, "context": 31, "batch": 2}
+    regard.train(
+        "transformer",
+        text=str(folder / "text.txt"),
+        out=str(folder / "run"),
+        steps=3,
+        evaluate_every=3,
+        **sizes,
+    )
     return folder
 
 
@@ -241,12 +264,14 @@ def test_the_verb_prints_writes_and_refuses(run: Path, regard_cli):
     data = json.loads(
         regard_cli("look", run / "run", "--text", "a b c", "--rows", "-1", "--heads", "1", "--json").stdout
     )
-    assert [len(data["weights"]["layer0.attention"]), len(data["weights"]["layer0.attention"][0])] == [1, 1]
+    attention = data["maps"]["layer0.attention"]
+    assert [len(attention["numbers"]), len(attention["numbers"][0])] == [1, 1]
+    assert (attention["heads"], attention["rows"]) == (["head 1"], [len(data["tokens"]) - 1])
     scores = regard_cli("look", run / "run", "--text", "a b c", "--sites", "layer0.*")
     assert (scores.returncode, scores.stderr) == (0, "")
     assert "numbers, in --json: layer0.attention.scores" in scores.stdout
     refusals = (
-        (["--out", "map.gif"], ".html or .json"),
+        (["--out", "map.gif"], "--out writes .svg, .png, .html, .tsv or .json"),
         (["--sites", "nowhere"], "no site matches"),
         (["--form", "map"], "--form says what"),
     )
@@ -257,16 +282,16 @@ def test_the_verb_prints_writes_and_refuses(run: Path, regard_cli):
 
 
 def test_the_page_opens_offline_and_answers_the_keyboard(run: Path, open_page):
-    found = regard.look(str(run / "run"), "a <script>alert(1)</script> b </script> c")
-    (run / "page.html").write_text(page(found, "a run"))
+    looked = regard.look(str(run / "run"), "a <script>alert(1)</script> b </script> c").record
+    (run / "page.html").write_text(page(looked, "a run"))
     opened = open_page(run / "page.html")
-    assert opened.locator("#text button").all_inner_texts() == found.tokens
+    assert opened.locator("#text button").all_inner_texts() == looked.tokens
     assert opened.locator("#heads button").count() == 3
     assert opened.locator("#text button[aria-pressed=true]").inner_text() == "c"
     opened.locator("#text button").last.focus()
     opened.keyboard.press("ArrowLeft")
     assert opened.locator("#text button[aria-pressed=true]").inner_text() == "</script>"
-    weights = found.weights["layer0.attention"][0, 4].tolist()
+    weights = looked.map("layer0.attention").numbers[0, 4].tolist()
     titles = opened.locator("#text button").evaluate_all("all => all.map(one => Number(one.title))")
     # the square root in 8 bits: half a step there is at most 2 x 0.5 / 255 in the weight; and three digits
     assert titles == pytest.approx(weights, abs=1 / 255 + 0.0005)

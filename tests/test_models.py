@@ -12,12 +12,13 @@ import regard
 from regard.errors import UserError
 from regard.models.attentive import Attentive
 from regard.models.backpack import Backpack
+from regard.models.contract import LanguageModel, Prediction
 from regard.models.dan import Dan
 from regard.models.predictions import CopyPrediction
 from regard.models.recurrent import Lstm
 from regard.models.transformer import Transformer
 from regard.models.window import Window
-from regard.models.wrappers.mixture import Interpolation
+from regard.models.wrappers.mixture import Mixture
 from regard.models.wrappers.neural_cache import NeuralCache
 from regard.parts.look import Look
 from regard.parts.senses import weave
@@ -34,6 +35,10 @@ def row() -> torch.Tensor:
     return torch.tensor([[START, *IDS]])
 
 
+def predict(model: LanguageModel, tokens_BT: torch.Tensor, look: Look | None = None) -> Prediction:
+    return model.read_from_start(tokens_BT, look=look)[0]
+
+
 def test_a_dan_gives_the_lectures_plain_average(double):
     """A A B A with e_A = [1, 0] and e_B = [0, 1]: [3/4, 1/4]."""
     model = Dan(2, Dan.Config(lookback=4, layers=1, width=2)).eval()
@@ -41,11 +46,13 @@ def test_a_dan_gives_the_lectures_plain_average(double):
     for dan in (model, whole):
         dan.embedding.weight.data[:2] = torch.eye(2)
         look = Look(["average"])
-        dan(torch.tensor([[0, 0, 1, 0]]), look=look)
-        torch.testing.assert_close(look.seen["average"][0, 3], torch.tensor([0.75, 0.25]))
+        predict(dan, torch.tensor([[0, 0, 1, 0]]), look)
+        torch.testing.assert_close(look.values["average"][0, 3], torch.tensor([0.75, 0.25]))
     look = Look(["average"])
-    model(torch.tensor([[0, 0, 1, 0, 1, 1]]), look=look)
-    torch.testing.assert_close(look.seen["average"][0, 5], torch.tensor([0.25, 0.75]))  # the last four alone
+    predict(model, torch.tensor([[0, 0, 1, 0, 1, 1]]), look)
+    torch.testing.assert_close(
+        look.values["average"][0, 5], torch.tensor([0.25, 0.75])
+    )  # the last four alone
 
 
 def test_the_original_window_is_its_equation(double):
@@ -53,7 +60,7 @@ def test_the_original_window_is_its_equation(double):
     torch.manual_seed(1)
     model = Window(V, Window.Config(style="original", window=3, width=5)).eval()
     embedded = torch.cat([torch.zeros(2, 5), model.embedding(row())[0]])
-    for place, log_probs in enumerate(model(row())[0].log_probs()[0]):
+    for place, log_probs in enumerate(predict(model, row()).log_probs()[0]):
         x = embedded[place : place + 3].flatten()
         h = torch.tanh(model.read.weight @ x + model.read.bias)
         y = model.readout.bias + model.readout.weight[:, :15] @ x + model.readout.weight[:, 15:] @ h
@@ -61,13 +68,13 @@ def test_the_original_window_is_its_equation(double):
 
 
 def test_a_modern_window_sees_averages_that_double(double):
-    """Behind 2 words in order: the average of the 2 before those, then of the 4 before those; no further back."""
+    """Behind 2 words in order: the average of the 2 before those, then of the 4 before those; no more."""
     torch.manual_seed(1)
     model = Window(V, Window.Config(window=2, distant=2, layers=1, width=5)).eval()
     embedded = model.embedding(row())[0]
     seen = list[torch.Tensor]()
     model.read.register_forward_hook(lambda module, inputs, output: seen.append(inputs[0]))
-    model(row())
+    predict(model, row())
     expected = torch.cat([embedded[8:10].flatten(), embedded[6:8].mean(0), embedded[2:6].mean(0)])
     torch.testing.assert_close(seen[0][0, 9], expected)
     short = torch.cat([embedded[2:4].flatten(), embedded[0:2].mean(0), torch.zeros(5)])
@@ -76,7 +83,7 @@ def test_a_modern_window_sees_averages_that_double(double):
 
 @pytest.mark.parametrize("options", [{"style": "original", "distant": 2}, {"style": "original", "layers": 3}])
 def test_the_original_window_has_nothing_modern(options):
-    with pytest.raises(UserError, match="leave out --layers and --distant"):
+    with pytest.raises(UserError, match="leave out `layers` and `distant`"):
         Window.Config(**options)
 
 
@@ -88,7 +95,7 @@ def test_the_parts_of_a_copying_models_probability_sum_to_it(double, copy):
         Transformer(V, Transformer.Config(width=8, heads=2, copy=copy)),
     ]
     for model in makers:
-        prediction, _ = model.eval()(row())
+        prediction = predict(model.eval(), row())
         assert isinstance(prediction, CopyPrediction)
         tokens = row()[0]
         for word in range(V):
@@ -105,8 +112,9 @@ def copying(**options) -> tuple[CopyPrediction, torch.Tensor]:
     """What a model that copies predicts, and its weights (T, K)."""
     torch.manual_seed(1)
     look = Look(["attention"])
-    prediction, _ = Attentive(V, Attentive.Config(width=5, **options)).eval()(row(), look=look)
-    return prediction, look.seen["attention"]()[0, 0]
+    prediction = predict(Attentive(V, Attentive.Config(width=5, **options)).eval(), row(), look)
+    assert isinstance(prediction, CopyPrediction)
+    return prediction, look.maps["attention"]()[0, 0]
 
 
 def test_the_average_copies_half_and_only_earlier_words(double):
@@ -122,9 +130,8 @@ def test_the_gate_is_the_weight_on_the_sentinel_and_starts_open(double):
     prediction, weights_TK = copying(lookback=100, copy="gate")
     torch.testing.assert_close(weights_TK.sum(1), torch.ones(len(IDS) + 1))
     gate_T, first_T = weights_TK[:, -1], weights_TK[:, 0]
-    torch.testing.assert_close(
-        prediction.rest_BT[0], gate_T + first_T
-    )  # what would copy <s> goes to the vocabulary
+    # what would copy <s> goes to the vocabulary
+    torch.testing.assert_close(prediction.rest_BT[0], gate_T + first_T)
     assert float(gate_T.min()) > 0.9
 
 
@@ -149,19 +156,23 @@ def test_a_model_that_copies_learns_to_copy(tmp_path):
             "attentive", text=str(tmp_path / "text.txt"), out=str(tmp_path / copy), copy=copy, **options
         )
         losses[copy] = trained.loss
-    # of a line's 7 predictions (its end is one) one name can be copied, worth ln 300 / 7 = 0.81 nats a token: half of that at least
+    # one name of a line's 7 predictions (its end included) can be copied: ln 300 / 7 = 0.81 nats a token,
+    # half of that at least
     assert losses["none"] - losses["gate"] > 0.4
 
 
 @torch.no_grad()
 def test_the_cache_is_its_equation(double):
-    """P = (1 - share) P_model + share sum over earlier i with w_{i+1} = w of exp(theta h_t . h_i), normalised over the last `size` i."""
+    """P = (1 - share) P_model + share P_cache.
+
+    P_cache(w) is proportional to the sum of exp(theta h_t . h_i) over the last `size` i with w_{i+1} = w.
+    """
     torch.manual_seed(1)
     model = Lstm(V, Lstm.Config(width=5)).eval()
     size, theta, share = 3, 2.0, 0.4
-    prediction, _ = model(row())
+    prediction = predict(model, row())
     states, plain = prediction.features_BTD[0], prediction.log_probs()[0].exp()
-    cached = NeuralCache(model, size, theta, share)(row())[0].log_probs()[0].exp()
+    cached = predict(NeuralCache(model, size, theta, share), row()).log_probs()[0].exp()
     for t in range(len(IDS) + 1):
         expected = plain[t].clone()
         earlier = range(max(0, t - size), t)
@@ -175,12 +186,12 @@ def test_the_cache_is_its_equation(double):
 
 @torch.no_grad()
 def test_a_cache_goes_on_over_windows(double):
-    """A Transformer reads three windows of four, each from nothing; what followed like states in all of them before counts."""
+    """A Transformer reads three windows of four, each from nothing; the cache compares the states of all."""
     torch.manual_seed(1)
     model = Transformer(V, Transformer.Config(width=8, heads=2, context=4)).eval()
     theta, share = 0.7, 0.4
     read = [START, *IDS]
-    parts = [model(torch.tensor([read[place : place + 4]]))[0] for place in range(0, 12, 4)]
+    parts = [predict(model, torch.tensor([read[place : place + 4]])) for place in range(0, 12, 4)]
     states, plain = (
         torch.cat(list(some))
         for some in zip(*((p.features_BTD[0], p.log_probs()[0].exp()) for p in parts), strict=True)
@@ -206,10 +217,10 @@ def test_a_mix_gives_each_model_a_context_of_its_own(double):
     )
     text = Encoded(torch.tensor([*IDS, 0]), torch.tensor([12]), bytes=12, unknown=0)
     one, two = token_losses(bounded, text), token_losses(unbounded, text)
-    mixed = token_losses(Interpolation(bounded, unbounded, 0.3), text)
+    mixed = token_losses(Mixture(bounded, unbounded, 0.3), text)
     torch.testing.assert_close((-mixed).exp(), 0.3 * (-one).exp() + 0.7 * (-two).exp())
-    with pytest.raises(UserError, match="--stride is for models with a bounded context"):
-        token_losses(Interpolation(unbounded, unbounded, 0.3), text, stride=1)
+    with pytest.raises(UserError, match="`stride` is for models with a bounded context"):
+        token_losses(Mixture(unbounded, unbounded, 0.3), text, stride=1)
 
 
 def test_the_caches_numbers_are_the_best_of_those_tried(double):
@@ -225,7 +236,10 @@ def test_the_caches_numbers_are_the_best_of_those_tried(double):
 
 
 def test_that_trick_was_sick():
-    """The lecture's Backpack: two senses a word; components positive, negative, skateboarding, health; weights by evidence of topic."""
+    """The lecture's Backpack: two senses a word, weighed by evidence of topic.
+
+    The components are positive, negative, skateboarding and health.
+    """
     senses_LKD = torch.zeros(2, 4, 4)
     senses_LKD[0, 1] = torch.tensor([0.0, 0, 1, 0])  # trick
     senses_LKD[0, 3] = torch.tensor([1.0, 0, 1, 0])  # sick, said of a trick
@@ -242,28 +256,33 @@ def test_that_trick_was_sick():
 
 
 def test_a_backpacks_senses_sum_to_its_scores(double):
-    """What position j and sense l add to a word's score: alpha_lij C(x_j)_l . E_w; with the bias they are the logits."""
+    """Position j and sense l add alpha_lij C(x_j)_l . E_w to a word's score; the bias is added to them."""
     torch.manual_seed(1)
     model = Backpack(V, Backpack.Config(layers=1, width=6, heads=1, senses=3, context=17)).eval()
     look = Look(["senses", "senses.attention"])
-    prediction, _ = model(row(), look=look)
-    weights, senses = look.seen["senses.attention"]()[0], look.seen["senses"][0]
+    prediction = predict(model, row(), look)
+    weights, senses = look.maps["senses.attention"]()[0], look.values["senses"][0]
     added_LTKV = weights.unsqueeze(3) * (senses @ model.embedding.weight[:V].T).unsqueeze(1)
     logits_TV = added_LTKV.sum((0, 2)) + model.readout.bias
     torch.testing.assert_close(logits_TV.log_softmax(1), prediction.log_probs()[0])
+    for word in range(V):
+        parts = prediction.parts(torch.full_like(row(), word))
+        assert [part.name for part in parts.terms] == ["sense 0", "sense 1", "sense 2", "bias"]
+        spread = torch.cat([part.value for part in parts.terms[:3]])
+        torch.testing.assert_close(spread, added_LTKV[..., word])
 
 
 def test_a_word_has_the_same_senses_wherever_it_stands(double):
     torch.manual_seed(1)
     model = Backpack(V, Backpack.Config(layers=1, width=6, heads=1, senses=3, context=17)).eval()
     look = Look(["senses"])
-    model(row(), look=look)
-    senses_LTD = look.seen["senses"][0]
+    predict(model, row(), look)
+    senses_LTD = look.values["senses"][0]
     torch.testing.assert_close(senses_LTD[:, 2], senses_LTD[:, 4])  # both are the word 1
 
 
 def test_training_a_backpack_does_not_hold_its_senses(double):
-    """Of L x T x D numbers none is kept for the backward pass: what autograd saves is smaller than the senses alone."""
+    """No L x T x D numbers are kept for the backward pass: all that autograd saves is smaller."""
     torch.manual_seed(1)
     senses, length, width = 16, 31, 32
     model = Backpack(
@@ -279,12 +298,12 @@ def test_training_a_backpack_does_not_hold_its_senses(double):
         return tensor
 
     with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
-        model(tokens)[0].loss(tokens)
+        predict(model, tokens).loss(tokens)
     assert max(kept) < senses * length * width
 
 
 def test_heads_that_share_their_keys_are_heads_with_equal_keys(double):
-    """Grouped keys and values: query heads 0 and 1 read what head 0 of four would, 2 and 3 what head 2 would."""
+    """Grouped keys and values: query heads 0 and 1 read key head 0, query heads 2 and 3 read key head 1."""
     torch.manual_seed(3)
     options = {"layers": 1, "width": 12, "heads": 6, "context": 11, "positions": "none"}
     grouped = Transformer(5, Transformer.Config(**options, key_value_heads=3)).eval()
@@ -298,10 +317,11 @@ def test_heads_that_share_their_keys_are_heads_with_equal_keys(double):
             ).flatten(0, 1)
     whole.load_state_dict(tensors)
     tokens_BT = torch.tensor([[5, 1, 4, 2, 0, 3]])
-    torch.testing.assert_close(grouped(tokens_BT)[0].log_probs(), whole(tokens_BT)[0].log_probs())
-    assert grouped(tokens_BT)[1].trunk.keys[0].shape == (1, 3, 6, 2)  # the cache is half as large
+    prediction, state = grouped.read_from_start(tokens_BT)
+    torch.testing.assert_close(prediction.log_probs(), predict(whole, tokens_BT).log_probs())
+    assert state.trunk.keys[0].shape == (1, 3, 6, 2)  # the cache is half as large
     for wrong, words in (
-        ({"key_value_heads": 4}, "cannot be divided among --key-value-heads 4"),
+        ({"key_value_heads": 4}, "cannot be divided among `key_value_heads` 4"),
         ({"key_value_heads": 0}, "1 or more"),
     ):
         with pytest.raises(UserError, match=words):
@@ -309,12 +329,12 @@ def test_heads_that_share_their_keys_are_heads_with_equal_keys(double):
 
 
 def test_queries_and_keys_with_a_norm_have_bounded_scores(double):
-    """|q . k| / sqrt(d) is at most sqrt(d) where both have a root mean square of 1, however large the weights."""
+    """|q . k| / sqrt(d) is at most sqrt(d) if both have a root mean square of 1, whatever the weights."""
     model = Transformer(
         5, Transformer.Config(layers=1, width=12, heads=3, context=11, query_key_norm=True)
     ).eval()
     torch.nn.init.normal_(model.trunk.blocks[0].project.weight, std=100)
     look = Look(["layer0.attention.scores"])
-    model(torch.tensor([[5, 1, 4, 2, 0, 3]]), look=look)
-    scores = look.seen["layer0.attention.scores"]()
+    predict(model, torch.tensor([[5, 1, 4, 2, 0, 3]]), look)
+    scores = look.maps["layer0.attention.scores"]()
     assert float(scores[scores.isfinite()].detach().abs().max()) <= math.sqrt(4) + 1e-9

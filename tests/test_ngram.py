@@ -1,4 +1,4 @@
-"""n-grams: the lecture's counts by hand, Chen and Goodman's formulas by an independent, plain program, and KenLM's own reader."""
+"""n-grams: the lecture's counts by hand, Chen and Goodman's formulas, plainly written, and KenLM's reader."""
 
 import math
 from collections import Counter, defaultdict
@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 import regard
 from regard.errors import UserError
+from regard.models.contract import LanguageModel, Prediction
 from regard.models.ngram import Ngram
 from regard.models.ngram_smoothing import FALLBACK_DISCOUNTS
 from regard.probabilities.measures import token_losses
@@ -19,13 +20,14 @@ from regard.runs.formats import arpa
 from regard.tokens.choose import TokenOptions, train_tokenizer
 from regard.tokens.words import WordTokenizer
 
-LINES = "the cat sat on the mat\nthe dog sat on the log\na cat and a dog\nthe cat saw the dog on a mat\n\nthe the the\n"
+LINES = "the cat sat on the mat\nthe dog sat on the log\na cat and a dog\n"
+LINES += "the cat saw the dog on a mat\n\nthe the the\n"
 
 
 def fitted(text: str, document="line", tokens="word", **options) -> tuple[Ngram, WordTokenizer]:
     tokenizer, encoded = train_tokenizer([text], TokenOptions(tokens=tokens, document=document))
     model = Ngram(tokenizer.size, Ngram.Config(**options))
-    model.fit(encoded, lambda model: None)
+    model.fit(encoded)
     return model, tokenizer
 
 
@@ -33,7 +35,12 @@ def probability(model: Ngram, tokenizer: WordTokenizer, sentence: str, start: bo
     """P of each word of a sentence and of its end."""
     ids = [*tokenizer.prompt(sentence), tokenizer.end]
     read = ([tokenizer.start] if start else []) + ids[:-1]
-    return (-model(torch.tensor([read]))[0].nll(torch.tensor([ids[-len(read) :]]))[0]).exp().tolist()
+    targets_BT = torch.tensor([ids[-len(read) :]])
+    return (-predict(model, read).nll(targets_BT)[0]).exp().tolist()
+
+
+def predict(model: LanguageModel, ids: list[int]) -> Prediction:
+    return model.read_from_start(torch.tensor([ids]))[0]
 
 
 def test_count_and_normalise():
@@ -48,8 +55,8 @@ def test_maximum_likelihood_takes_the_longest_seen_context():
     model, tokenizer = fitted("a b c\nd b e\n", order=3, smoothing="maximum-likelihood")
     # "d b" was seen, so only what followed it counts; "e b" was not, "b" was: c or e, one half each
     ids = [tokenizer.prompt(word)[0] for word in ("d", "b", "c", "e")]
-    assert model(torch.tensor([ids[:2]]))[0].log_probs().exp()[0, -1, ids[2]] == 0
-    after_unseen = model(torch.tensor([[ids[3], ids[1]]]))[0].log_probs().exp()[0, -1]
+    assert predict(model, ids[:2]).log_probs().exp()[0, -1, ids[2]] == 0
+    after_unseen = predict(model, [ids[3], ids[1]]).log_probs().exp()[0, -1]
     assert after_unseen[[ids[2], ids[3]]].tolist() == pytest.approx([0.5, 0.5])
 
 
@@ -74,7 +81,7 @@ def test_add_k_near_the_start_of_a_document_uses_the_shorter_context():
 def reference(
     sentences: list[list[str]], order: int, vocabulary: set[str], modified: bool, prune: tuple[int, ...]
 ):
-    """Interpolated Kneser-Ney written as in Chen and Goodman (1999), with dictionaries; gives P(word | context)."""
+    """P(word | context) by interpolated Kneser-Ney as in Chen and Goodman (1999), with dictionaries."""
     counts = [Counter() for _ in range(order + 1)]
     for sentence in sentences:
         words = ["<s>", *sentence, "</s>"]
@@ -157,20 +164,25 @@ def test_tiny_texts_stay_finite(text: str, tokens: str, smoothing: str):
 def test_the_chain_of_back_offs_sums_to_the_probability(text: str, smoothing: str):
     model, tokenizer = fitted(text, order=3, smoothing=smoothing)
     ids = [tokenizer.start, *tokenizer.prompt("a b ab b a")]
-    for context, word in ((ids[:place], ids[place]) for place in range(1, len(ids))):
-        chain = model.explain(context, word)
-        expected = float(model(torch.tensor([context]))[0].log_probs()[0, -1, word].exp())
-        assert sum(link.share for link in chain) == pytest.approx(expected, rel=1e-5, abs=1e-12)
-        assert [link.order for link in chain] == [3, 2, 1, 0]
-        assert all(link.own >= -1e-7 for link in chain)  # float32 tables, differences of probabilities
+    prediction = predict(model, ids[:-1])
+    parts = prediction.parts(torch.tensor([ids[1:]]))
+    expected = prediction.log_probs()[0, range(len(ids) - 1), ids[1:]].exp().double()
+    assert parts.of == "probability"
+    torch.testing.assert_close(parts.total()[0], expected, rtol=1e-5, atol=1e-12)
+    assert [part.name for part in parts.terms] == ["3-gram", "2-gram", "1-gram", "uniform"]
+    weight_BT = torch.ones(1, len(ids) - 1, dtype=torch.float64)
+    for part in parts.terms:  # P_k = own_k + backoff_k P_{k-1}
+        own_BT, backoff_BT = part.details["own"], part.details["backoff"]
+        torch.testing.assert_close(part.value, weight_BT * own_BT)
+        assert float(own_BT.min()) >= -1e-7  # float32 tables, differences of probabilities
+        weight_BT = weight_BT * backoff_BT
 
 
 def test_no_context_crosses_a_document():
     together, tokenizer = fitted("a b\nc d\n", document="file", order=2, smoothing="maximum-likelihood")
     apart, _ = fitted("a b\nc d\n", document="line", order=2, smoothing="maximum-likelihood")
-    assert (
-        probability(together, tokenizer, "a b\nc d") == [1] * 6
-    )  # the line's end is a word like any other: c follows it
+    # the line's end is a word like any other: c follows it
+    assert probability(together, tokenizer, "a b\nc d") == [1] * 6
     assert probability(apart, tokenizer, "c d") == pytest.approx([0.5, 1, 1])
 
 
@@ -201,14 +213,16 @@ def test_arpa_out_and_in_again(tmp_path, suffix: str, options: dict):
         assert read == pytest.approx(ours, rel=1e-5)  # eight digits of log10
 
 
-ARPA = ["\\data\\", "ngram 1=4", "ngram 2=2", "", "\\1-grams:", "-99\t<s>\t-0.3", "-0.5\t</s>", "-1\t<unk>", "-0.5\ta\t-0.3", "",
+ARPA = ["\\data\\", "ngram 1=4", "ngram 2=2", "",
+        "\\1-grams:", "-99\t<s>\t-0.3", "-0.5\t</s>", "-1\t<unk>", "-0.5\ta\t-0.3", "",
         "\\2-grams:", "-0.1\t<s> a", "-0.2\ta </s>", "", "\\end\\"]  # fmt: skip
 
 
 def test_a_plain_arpa_file(tmp_path):
     (tmp_path / "model.arpa").write_text("\n".join(ARPA) + "\n")
     run = regard.load(tmp_path / "model.arpa")
-    # <s> a: 10^-0.1. a </s>: 10^-0.2. After a, a again: back off from a, 10^-0.3, then 10^-0.5. zebra: <unk> after <s>.
+    # <s> a: 10^-0.1. a </s>: 10^-0.2. After a, a again: back off from a, 10^-0.3, then 10^-0.5.
+    # zebra: <unk> after <s>.
     assert probability(run.model, run.tokenizer, "a") == pytest.approx([10**-0.1, 10**-0.2])
     assert probability(run.model, run.tokenizer, "a a")[1] == pytest.approx(10**-0.8)
     assert probability(run.model, run.tokenizer, "zebra")[0] == pytest.approx(10**-1.3)
@@ -246,7 +260,7 @@ def test_two_models_mix_at_least_as_well_as_the_better(tmp_path):
     }.items():
         (tmp_path / name).write_text(text)
     (tmp_path / "words").write_text("the cat sat on mat dog log a and saw")
-    options = {"document": "line", "vocabulary": str(tmp_path / "words")}
+    options = {"document": "line", "vocabulary": str(tmp_path / "words"), "hold": 0}
     runs = [
         regard.train("ngram", text=str(tmp_path / t), order=o, out=str(tmp_path / f"run{o}"), **options).run
         for t, o in (("one", 3), ("other", 2))
@@ -262,7 +276,7 @@ def test_two_models_mix_at_least_as_well_as_the_better(tmp_path):
         other = regard.mix(*runs, valid=valid)
         other.model.weight += nudge
         assert regard.evaluate(other, valid).loss > best
-    prediction, _ = mixed.model(torch.tensor([[mixed.tokenizer.start, 3, 4]]))
+    prediction = predict(mixed.model, [mixed.tokenizer.start, 3, 4])
     assert prediction.log_probs().exp().sum(2)[0].tolist() == pytest.approx([1, 1, 1], abs=1e-5)
 
 

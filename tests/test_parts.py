@@ -1,4 +1,4 @@
-"""Parts: scores and masks by hand, attention against float64 and against the library, positions by what they must do."""
+"""Parts: scores and masks by hand, attention against float64 and the library, positions by their laws."""
 
 import math
 
@@ -9,6 +9,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from regard.errors import UserError
 from regard.models.transformer import Transformer
 from regard.parts.attention import attend, softmax, softmax_base, weigh
+from regard.parts.look import Look
 from regard.parts.masks import causal, earlier, everything, lookback, padding, prefix
 from regard.parts.positions import PositionName, make_positions, sinusoids
 from regard.parts.scores import Additive, Bilinear, Dot, ScaledDot, make_score
@@ -93,7 +94,7 @@ def test_padding_is_position_minus_one():
 @pytest.mark.parametrize("score", [Dot(), ScaledDot()])
 @pytest.mark.parametrize("mask", [everything, causal, earlier, causal & lookback(2)], ids=str)
 def test_the_fused_body_earns_parity(mask, score, dtype):
-    """Its error against float64 is at most twice that of the explicit body in the same dtype, plus one ulp."""
+    """Its error against float64 is at most twice that of the explicit body in that dtype, plus one ulp."""
     query, key, value = (random(B, H, K, D, seed=seed).double() for seed in (1, 2, 3))
     exact = weigh(query, key, score=score, mask=mask) @ value
     narrow = [tensor.to(dtype) for tensor in (query, key, value)]
@@ -120,17 +121,17 @@ def test_softmax_is_the_librarys():
 
 
 def test_multi_head_attention_is_the_librarys():
+    """Of one block: `attention_norm` is what attention reads, `attended` is what it adds to the stream."""
     library = torch.nn.MultiheadAttention(12, 3, bias=True, batch_first=True).eval()
     model = Transformer(7, Transformer.Config(layers=1, width=12, heads=3, context=K, positions="none"))
-    trunk = model.trunk
-    block = trunk.blocks[0]
+    block = model.eval().trunk.blocks[0]
     block.project.load_state_dict({"weight": library.in_proj_weight, "bias": library.in_proj_bias})
     block.out.load_state_dict({"weight": library.out_proj.weight, "bias": library.out_proj.bias})
     x = random(B, K, 12)
+    look = Look(["layer0.attended"], changes={"layer0.attention_norm": lambda tensor, place: x})
+    model.read_from_start(torch.zeros(B, K, dtype=torch.long), look=look)
     expected, _ = library(x, x, x, attn_mask=~causal.visible(K, K)[0], need_weights=False)
-    where = trunk.train()._where(torch.ones(B, K, dtype=torch.bool), None)[0]
-    ours, _, _ = block._attend(x, where, trunk.positions, None, None)
-    torch.testing.assert_close(ours, expected)
+    torch.testing.assert_close(look.values["layer0.attended"], expected)
 
 
 def test_the_fused_kernel_is_chosen():
@@ -138,12 +139,12 @@ def test_the_fused_kernel_is_chosen():
     model = Transformer(7, Transformer.Config(layers=1, width=12, heads=3, context=K))
     with sdpa_kernel(SDPBackend.FLASH_ATTENTION):
         for mode in (True, False):
-            prediction, _ = model.train(mode)(torch.tensor([[7, 1, 2, 3]]))
+            prediction, _ = model.train(mode).read_from_start(torch.tensor([[7, 1, 2, 3]]))
             assert bool(prediction.log_probs().isfinite().all())
 
 
 def test_training_compiles_to_one_graph():
-    from regard.training.loop import Step
+    from regard.training.task import Step
 
     model = Transformer(7, Transformer.Config(layers=1, width=12, heads=3, context=K)).train()
     tokens = torch.tensor([[7, 1, 2, 3]])
@@ -204,9 +205,9 @@ def test_alibi_slopes_are_the_published_ones():
     [
         ({"width": 10, "heads": 3}, "cannot be divided"),
         ({"width": 6, "heads": 2}, "even number"),
-        ({"width": 8, "heads": 2, "positions": "onehot", "context": 8}, "larger than --context"),
-        ({"layers": 0}, "--layers must be 1 or more"),
-        ({"dropout": 1.0}, "--dropout"),
+        ({"width": 8, "heads": 2, "positions": "onehot", "context": 8}, "larger than `context`"),
+        ({"layers": 0}, "`layers` must be 1 or more"),
+        ({"dropout": 1.0}, "`dropout`"),
     ],
 )
 def test_impossible_shapes_are_refused(options, words):
@@ -216,6 +217,6 @@ def test_impossible_shapes_are_refused(options, words):
 
 def test_a_full_context_says_so():
     model = Transformer(7, Transformer.Config(layers=1, width=4, heads=1, context=3)).eval()
-    _, state = model(torch.tensor([[7, 1, 2]]))
+    _, state = model.read_from_start(torch.tensor([[7, 1, 2]]))
     with pytest.raises(ValueError, match="context of 3 tokens is full"):
         model(torch.tensor([[3]]), state)

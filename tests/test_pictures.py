@@ -1,4 +1,4 @@
-"""Pictures: what is drawn is what was weighed, the same bytes every time, legible, and nothing in a word is taken for a mark."""
+"""Pictures: weights as drawn, the same bytes every time, legible; nothing in a word is taken for a mark."""
 
 import json
 import re
@@ -13,7 +13,7 @@ import pytest
 import regard
 from regard.errors import UserError
 from regard.inside.output import write_drawing
-from regard.inside.pictures import arcs, bars, draw, heat_map, mosaic, shown, to_png
+from regard.inside.pictures import Panel, arcs, bars, draw, heat_map, mosaic, shown, to_png
 
 SVG = "{http://www.w3.org/2000/svg}"
 WORDS = ["<s>", "the", "</text><script>", "&amp;", "\n"]
@@ -72,7 +72,7 @@ def pixels(href: str) -> np.ndarray:
     [
         lambda: heat_map(lower(5), WORDS, WORDS, "<b>"),
         lambda: arcs(lower(5), WORDS, WORDS, "<b>"),
-        lambda: mosaic([np.stack([lower(5)] * 3)] * 2, ["layer0", "<layer1>"], "<b>"),
+        lambda: mosaic([Panel("<layer0>", np.stack([lower(5)] * 3), ["<i>"] * 3)] * 2, "<b>"),
         lambda: bars(lower(5)[4], WORDS, "<b>"),
         lambda: heat_map(lower(70), ["w"] * 70, ["w"] * 70, "<b>"),
     ],
@@ -103,7 +103,8 @@ def test_arrays_of_rank_one_to_four():
     for array, options, words in (
         (np.ones(()), {}, "1 to 4 axes"),
         (np.ones((2, 0)), {}, "none of them empty"),
-        (np.array([[np.nan]]), {}, "not a number"),
+        (np.array([[np.nan]]), {}, "infinities or NaN"),
+        (np.array([[np.inf]]), {}, "infinities or NaN"),
         (lower(5), {"columns": ["a"]}, "1 words for 5 columns"),
     ):
         with pytest.raises(UserError, match=words):
@@ -124,6 +125,8 @@ def test_weights_from_elsewhere_are_drawn(tmp_path: Path, regard_cli):
     )
     assert regard_cli("draw", "cross.npz", "--out", "cross.svg").returncode == 0
     assert words_of((tmp_path / "cross.svg").read_text())[:5] == ["Te", "amo", "I", "love", "you"]
+    drawn = regard_cli("draw", "cross.npz", "--out", "cross.svg", "--json")
+    assert (json.loads(drawn.stdout), drawn.stderr) == ({"out": "cross.svg"}, "")
     (tmp_path / "list.json").write_text(json.dumps([0.25, 0.75]))
     assert regard_cli("draw", "list.json", "--out", "list.svg", "--tokens", "a", "b").returncode == 0
     (tmp_path / "bad.npz").write_bytes(b"no zip")
@@ -134,7 +137,7 @@ def test_weights_from_elsewhere_are_drawn(tmp_path: Path, regard_cli):
         (["pickled.npy", "--out", "x.svg"], "is not an array of numbers"),
         (["gone.npz", "--out", "x.svg"], "cannot be read"),
         (["complex.npy", "--out", "x.svg"], "complex numbers"),
-        (["w.npz", "--out", "x.gif"], "--out writes .svg, .png, .html or .json"),
+        (["w.npz", "--out", "x.gif"], "--out writes .svg, .png or .html"),
         (["cross.npz", "--out", "x.html"], "the page is for a text that looks at itself"),
     ):
         refused = regard_cli("draw", *arguments)
@@ -163,7 +166,7 @@ def run(tmp_path_factory) -> Path:
 def test_looks_are_drawn_in_every_form(run: Path, regard_cli, tmp_path: Path):
     def drawn(family: str, *more: str) -> list[str]:
         done = regard_cli("look", run / family, "--text", "the dog saw", "--out", "out.svg", *more)
-        assert (done.returncode, done.stderr) == (0, "")
+        assert (done.returncode, done.stderr.strip()) == (0, "out.svg shows it.")
         return words_of((tmp_path / "out.svg").read_text())
 
     assert {"layer0.attention", "layer1.attention", "head 2"} <= set(drawn("transformer"))
@@ -173,20 +176,24 @@ def test_looks_are_drawn_in_every_form(run: Path, regard_cli, tmp_path: Path):
         drawn("transformer", "--sites", "layer1.attention", "--heads", "2", "--form", "arcs")[0]
         == "layer1.attention, head 2"
     )
-    assert "where the next word comes from, after “saw”" in drawn("attentive", "--form", "mixture")
+    terms = drawn("attentive", "--form", "parts")
+    assert "the probability of “saw” (3) is the sum of" in terms
+    assert "vocabulary" in terms
     assert drawn("attentive")[8] == "(vocabulary)"  # behind four rows and four columns
-    assert "the probability of “saw”, by order" in drawn("ngram")
+    chain = drawn("ngram")
+    assert "the probability of “saw” (3) is the sum of" in chain
+    assert {"5-gram", "4-gram", "3-gram", "2-gram", "1-gram", "uniform"} <= set(chain)
     refused = regard_cli("look", run / "ngram", "--text", "the", "--out", "x.svg", "--form", "map")
-    assert "nothing was weighed" in refused.stderr
+    assert "there are no maps at these sites" in refused.stderr
 
 
 def test_a_page_of_weights_from_elsewhere_opens(tmp_path: Path, open_page):
     write_drawing(np.stack([np.stack([lower(5)] * 3)] * 2), tmp_path / "w.html", WORDS, WORDS, "w")
     opened = open_page(tmp_path / "w.html")
-    opened.locator("#overview summary").click()
+    opened.locator("#more summary").click()
     opened.locator("#all button").nth(5).wait_for()
     assert opened.locator("#all button").count() == 6
     opened.locator("#all button").nth(5).click()
     assert opened.locator("#site").input_value() == "1"
-    assert opened.locator("#next-part").is_hidden()  # nothing was predicted
+    assert opened.locator("#next table").count() == 0  # nothing was predicted
     assert opened.locator("#heads button[aria-pressed=true]").inner_text() == "head 2"

@@ -1,5 +1,6 @@
 """A run that was killed, stopped or crowded ends as the run that was not."""
 
+import errno
 import itertools
 import os
 import random
@@ -12,14 +13,13 @@ from pathlib import Path
 
 import pytest
 import torch
-from regard.runs.recipes import Recipe
 from trainings import MORE, PAIRS, SMALL, TEXT, files, small
 
 import regard
 from regard.errors import Interrupted, MachineError, Notice, UserError
 from regard.machine.disk import only_writer
-from regard.runs import recipes
-from regard.training import checkpoint
+from regard.training import checkpoint, recipes
+from regard.training.recipes import Recipe
 
 
 def stop_at(step: int) -> Callable[..., None]:
@@ -108,12 +108,12 @@ def test_stopped_before_the_first_validation_it_goes_on_too(tmp_path, text):
 
 def test_a_resumed_run_cannot_change_text_or_options(tmp_path, text, monkeypatch):
     monkeypatch.setattr(
-        "regard.runs.training.finish", lambda *_, **__: (_ for _ in ()).throw(MachineError("full"))
+        "regard.verbs.train.write_run", lambda *_, **__: (_ for _ in ()).throw(MachineError("full"))
     )
     with pytest.raises(MachineError):
         small(tmp_path / "run", text)
     monkeypatch.undo()
-    with pytest.raises(UserError, match="--width was 8 when"):
+    with pytest.raises(UserError, match="`width` was 8 when"):
         regard.train("lstm", out=str(tmp_path / "run"), resume=True, width=16)
     with pytest.raises(UserError, match="holds a lstm, not a gru"):
         regard.train("gru", out=str(tmp_path / "run"), resume=True)
@@ -142,12 +142,38 @@ def test_a_disk_that_fills_while_saving_keeps_the_last_checkpoint(tmp_path, text
     monkeypatch.setattr(checkpoint, "write_tensors", fills)
     with pytest.raises(MachineError, match="free some room"):
         small(tmp_path / "run", text)
-    assert checkpoint.load_checkpoint(tmp_path / "run")[1]["step"] == 8
+    assert checkpoint.load_checkpoint(tmp_path / "run")[1].step == 8
     assert not list((tmp_path / "run").glob("*.tmp"))
     monkeypatch.undo()
     regard.train("lstm", out=str(tmp_path / "run"), resume=True)
     small(tmp_path / "whole", text)
     assert files(tmp_path / "run") == files(tmp_path / "whole")
+
+
+@pytest.mark.parametrize("before", [None, "empty"])
+@pytest.mark.parametrize("other", [None, "thesis.tex"])
+def test_a_disk_that_fills_while_a_counted_run_is_written_leaves_what_was_there(
+    tmp_path, text, monkeypatch, before, other
+):
+    """There is nothing to go on with, so the same command can be typed again. Files of others stay."""
+    run = tmp_path / "run"
+    if before is not None:
+        run.mkdir()
+
+    def fills(data, path) -> None:
+        assert (run / "model.safetensors").is_file()
+        if other is not None:
+            (run / other).write_text("mine")
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as full:
+        full.setattr("regard.runs.formats.folder.write_json", fills)
+        with pytest.raises(OSError, match="No space left"):
+            regard.train("ngram", text=text, out=run)
+    there = sorted(path.name for path in tmp_path.rglob("*"))
+    assert there == sorted([text.name, *(["run"] if before or other else []), *([other] if other else [])])
+    if other is None:
+        assert regard.train("ngram", text=text, out=run).run.folder == run
 
 
 def flip(path: Path) -> None:
@@ -164,10 +190,10 @@ def test_a_damaged_checkpoint_is_named_set_aside_and_the_one_before_it_is_used(t
     monkeypatch.undo()
     newest, before = (tmp_path / "run" / f"checkpoint-{step:08}" for step in (9, 8))
     flip(newest / "tensors.safetensors")
-    with pytest.warns(
-        Notice,
-        match=r"checkpoint-00000009 is damaged; .*damaged-checkpoint-00000009-1, and checkpoint-00000008 is used",
-    ):
+    words = (
+        r"checkpoint-00000009 is damaged; .*damaged-checkpoint-00000009-1, and checkpoint-00000008 is used"
+    )
+    with pytest.warns(Notice, match=words):
         regard.train("lstm", out=str(tmp_path / "run"), resume=True)
     assert files(tmp_path / "run") == files(tmp_path / "whole")
     assert (tmp_path / "run" / "damaged-checkpoint-00000009-1" / "tensors.safetensors").exists()
@@ -217,23 +243,34 @@ def test_a_text_that_moves_with_its_run_is_found(tmp_path, text):
 def test_two_processes_never_write_one_run(tmp_path):
     with only_writer(tmp_path / "run"):
         path = str(tmp_path / "run")
-        code = f"from regard.machine.disk import only_writer\nfrom pathlib import Path\nwith only_writer(Path({path!r})): pass"
+        code = (
+            "from regard.machine.disk import only_writer\nfrom pathlib import Path\n"
+            f"with only_writer(Path({path!r})): pass"
+        )
         done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert "another process is writing" in done.stderr
 
 
-def test_stopped_at_a_validation_it_is_validated_and_goes_on(tmp_path, text, monkeypatch):
+@pytest.mark.parametrize(
+    ("presses", "words", "validations"),
+    [
+        ({"training"}, "^stopped at step 4, which is saved; ", 1),
+        ({"training", "validating"}, "^stopped; ", 0),
+    ],
+)
+def test_stopped_at_a_validation_it_goes_on(tmp_path, text, monkeypatch, presses, words, validations):
+    """The first Ctrl-C waits for the validation and a checkpoint; the second one stops at once."""
     small(tmp_path / "whole", text, precision="fp32")
 
     def stop_at_four(report) -> None:
-        if report.step == 4:
+        if report.step == 4 and report.doing in presses:
             signal.raise_signal(signal.SIGINT)
 
     with monkeypatch.context() as clock:
         clock.setattr(time, "perf_counter", itertools.count().__next__)  # a second a step: reported at each
-        with pytest.raises(Interrupted, match="stopped at step 4"):
+        with pytest.raises(Interrupted, match=words + "go on with: regard train lstm --out "):
             small(tmp_path / "stopped", text, listener=stop_at_four, precision="fp32")
-    assert len((tmp_path / "stopped" / "metrics.jsonl").read_text().splitlines()) == 1
+    assert len((tmp_path / "stopped" / "metrics.jsonl").read_text().splitlines()) == validations
     with (tmp_path / "stopped" / "samples.txt").open("a") as samples:
         samples.write("--- step 8\nwritten, then killed\n")
     regard.train("lstm", out=str(tmp_path / "stopped"), resume=True)
@@ -289,17 +326,13 @@ def test_what_a_stopped_run_cannot_go_on_with_is_told_and_stays(tmp_path, monkey
 
 
 def test_a_run_that_was_finished_meanwhile_is_not_written_over(tmp_path, text, monkeypatch):
-    from regard.runs import training
+    def late(folder: Path):
+        """The lock, after another process held it and finished its run."""
+        monkeypatch.setattr("regard.verbs.train.only_writer", only_writer)
+        small(folder, text)
+        return only_writer(folder)
 
-    whole = training._material
-
-    def slow(*arguments, **more):
-        if not (tmp_path / "run").exists():
-            monkeypatch.setattr(training, "_material", whole)
-            small(tmp_path / "run", text)
-        return whole(*arguments, **more)
-
-    monkeypatch.setattr(training, "_material", slow)
+    monkeypatch.setattr("regard.verbs.train.only_writer", late)
     with pytest.raises(UserError, match="holds another run"):
         small(tmp_path / "run", text, width=12)
     assert regard.load(tmp_path / "run").model.config.width == 8
@@ -309,24 +342,26 @@ def test_a_recipe_goes_on_with_what_it_began_with(tmp_path, text, monkeypatch):
     recipe = Recipe(family="lstm", figure="", options={"text": text.name, "width": 300, "tokens": "char"})
     monkeypatch.setitem(recipes.RECIPES, "toy", lambda: recipe)
     with pytest.raises(Interrupted):
-        regard.train_recipe(
-            "toy",
-            tmp_path,
+        regard.train(
+            recipe="toy",
+            data=tmp_path,
             out=str(tmp_path / "run"),
             width=8,
             steps=5,
             listener=lambda report: signal.raise_signal(signal.SIGINT),
         )
-    trained = regard.train_recipe("toy", tmp_path, out=str(tmp_path / "run"), resume=True)
+    trained = regard.train(recipe="toy", data=tmp_path, out=str(tmp_path / "run"), resume=True)
     assert (trained.steps, trained.run.model.config.width) == (5, 8)
 
 
 def test_stopped_while_measuring_nothing_is_trained_again(tmp_path, text, monkeypatch):
     small(tmp_path / "whole", text, steps=11)
     with monkeypatch.context() as broken:
-        broken.setattr("regard.runs.material.measure", lambda *_: signal.raise_signal(signal.SIGINT))
+        broken.setattr(
+            "regard.training.tasks.plain_text.measure", lambda *_: signal.raise_signal(signal.SIGINT)
+        )
         with pytest.raises(Interrupted, match="go on with: regard train lstm --out"):
             small(tmp_path / "stopped", text, steps=11)
-    monkeypatch.setattr("regard.training.loop.Descent._train_step", lambda self: pytest.fail("trained again"))
+    monkeypatch.setattr("regard.training.loop.step", lambda *_: pytest.fail("trained again"))
     assert regard.train("lstm", out=str(tmp_path / "stopped"), resume=True).steps == 11
     assert files(tmp_path / "stopped") == files(tmp_path / "whole")

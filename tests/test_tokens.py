@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from regard.errors import UserError
 from regard.text.documents import Document
 from regard.tokens import words
-from regard.tokens.batches import batches, overlapping, read_rows, whole_documents
+from regard.tokens.batches import overlapping, whole_documents, window_batches
 from regard.tokens.choose import TokenOptions, tokenizer_from_json, train_tokenizer
 from regard.tokens.contract import Tokenizer
 
@@ -106,11 +106,11 @@ def test_cutoff_and_vocabulary_close_the_vocabulary(tmp_path):
     assert trained("word", cutoff=2).words == [b"the"]
     (tmp_path / "words").write_text("cat\nmat cat")
     assert trained("word", vocabulary=str(tmp_path / "words")).words == [b"cat", b"mat"]
-    with pytest.raises(UserError, match="--tokens word"):
+    with pytest.raises(UserError, match="`tokens` word"):
         trained("char", cutoff=2)
     with pytest.raises(UserError, match="257"):
         trained("bpe", bpe_size=10)
-    with pytest.raises(UserError, match="--tokens bpe"):
+    with pytest.raises(UserError, match="`tokens` bpe"):
         trained("word", bpe_size=300)
 
 
@@ -140,14 +140,16 @@ def test_every_token_is_a_target_once_whatever_the_windows():
         overlapping(encoded, 5, 2),
         overlapping(encoded, 7, 1),
     ):
-        places, targets, seen = [], [], 0
-        for batch in batches(windows, 13):
-            for rows in read_rows(encoded, batch, tokenizer.start, tokenizer.padding, 3):
+        places, targets, starts = [], [], 0
+        sizes = {"start": tokenizer.start, "padding": tokenizer.padding, "segment": 3, "budget": 13}
+        for batch in window_batches(encoded, windows, **sizes):
+            for rows in batch.segments:
+                assert rows.tokens_BT.shape[0] == batch.given
                 scored = rows.places_BT >= 0
                 places += rows.places_BT[scored].tolist()
                 targets += rows.targets_BT[scored].tolist()
                 assert bool(((rows.targets_BT >= 0) == scored).all())
-                seen += int((rows.tokens_BT == tokenizer.start).sum())
+                starts += int((rows.tokens_BT == tokenizer.start).sum())
         assert sorted(places) == list(range(len(encoded)))
         assert [target for _, target in sorted(zip(places, targets, strict=True))] == encoded.ids_N.tolist()
-        assert seen == 4  # one start mark a document
+        assert starts == 4  # one start mark a document

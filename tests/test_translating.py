@@ -8,15 +8,19 @@ import torch
 
 import regard
 from regard.cli import main
-from regard.errors import UserError
+from regard.errors import Notice, UserError
 from regard.inside.page import page
+from regard.models.contract import Given, LanguageModel, Padded, State
+from regard.models.predictions import SoftmaxPrediction
+from regard.parts.look import Look, Site, declare
 from regard.probabilities.quality import paired
-from regard.probabilities.translation import _text
+from regard.probabilities.translation import Search, translate
 from regard.tokens.words import WordTokenizer
 
 
 def test_one_link_is_moved_and_the_rest_is_said_again(taught: Path, capsys):
-    before, after = regard.what_if(taught / "run", "I love you a lot", (4, 1))
+    moved = regard.translate(taught / "run", "I love you a lot", what_if="4-1")
+    before, after = moved.before, moved.after
     assert before.text == "Te amo mucho"
     assert after.tokens[0] == "Te"
     assert after.attention["attention"][0, 1].tolist() == pytest.approx(
@@ -25,9 +29,9 @@ def test_one_link_is_moved_and_the_rest_is_said_again(taught: Path, capsys):
     assert after.attention["attention"][0, 0].tolist() == pytest.approx(
         before.attention["attention"][0, 0].tolist(), abs=1e-5
     )
-    _, turned = regard.what_if(
-        taught / "back", "Te amo mucho", (1, 0)
-    )  # several layers and heads, all made to look there
+    # several layers and heads, all made to look there
+    turned = regard.translate(taught / "back", "Te amo mucho", what_if="1-0").after
+    assert set(turned.attention) == {"layer0.cross", "layer1.cross"}
     assert all(
         weights[:, 0].tolist() == [pytest.approx([0, 1, 0, 0])] * len(weights)
         for weights in turned.attention.values()
@@ -44,22 +48,55 @@ def test_one_link_is_moved_and_the_rest_is_said_again(taught: Path, capsys):
         assert words in capsys.readouterr().err
 
 
+class Saying(LanguageModel):
+    """Its translations are always the same tokens, and so are the weights of its sites while it says them."""
+
+    family = "saying"
+    given = Given(7)
+
+    def __init__(self, says: list[int], weights: dict[str, list[list[float]]]):
+        super().__init__(5, None)
+        self.weights = {site: torch.tensor([[rows]]) for site, rows in weights.items()}
+        self.register_buffer("logits_TV", 9.0 * torch.eye(5)[says])
+
+    def sites(self) -> dict[str, Site]:
+        return declare(*(Site(name, "BHTS", "weights", columns="given") for name in self.weights))
+
+    def begin(self, given, look: Look | None = None) -> State:
+        return State(torch.zeros(len(given), dtype=torch.long))
+
+    def forward(self, tokens_BT, state: State, look: Look | None = None, padded: Padded = "anywhere"):
+        position_BT = state.position_B.unsqueeze(1) + torch.arange(tokens_BT.shape[1])
+        for name, weights in self.weights.items() if look is not None else ():
+            look.watch(name, lambda weights=weights: weights)
+        prediction = SoftmaxPrediction(self.logits_TV[position_BT], torch.eye(5), torch.zeros(5))
+        return prediction, State(state.position_B + tokens_BT.shape[1])
+
+
 def test_an_unknown_word_is_copied_from_where_it_looks():
-    target = WordTokenizer([b"te", b"amo"], "line")
-    looked = {
-        "one": torch.tensor([[[0.1, 0.8, 0.1], [0.2, 0.3, 0.5]]]),
-        "two": torch.tensor([[[0.2, 0.7, 0.1], [0.4, 0.3, 0.3]]]),
+    source, target = WordTokenizer([b"Ann"], "line"), WordTokenizer([b"te", b"amo"], "line")
+    end, unknown, te = target.end, target.unknown, 2
+    looks = {
+        "one": [[0.1, 0.8, 0.1], [0.2, 0.3, 0.5], [1.0, 0.0, 0.0]],
+        "two": [[0.2, 0.7, 0.1], [0.4, 0.3, 0.3], [1.0, 0.0, 0.0]],
     }
-    # the end, the third column, is no word; the average of the second row is [0.3, 0.3, 0.4], the first of the two
-    assert _text(target, [target.unknown, target.unknown], ["Ann", "Strickland"], looked) == "Strickland Ann"
-    assert _text(target, [2, target.unknown], ["Ann", "Strickland"], looked) == "te Ann"
-    assert (
-        _text(target, [2, target.unknown], ["Ann", "Strickland"], {}) == "te <unk>"
-    )  # without attention nothing says which
+
+    def translated(says: list[int], weights: dict[str, list[list[float]]]) -> str:
+        ((best,),) = translate(Saying(says, weights), source, target, ["Ann Strickland"], Search(beam=1))
+        assert best.ids == says
+        return best.text
+
+    # the end, the third column, is no word; the second row's average is [0.3, 0.3, 0.4]: the first of the two
+    assert translated([unknown, unknown, end], looks) == "Strickland Ann"
+    assert translated([te, unknown, end], looks) == "te Ann"
+    assert translated([te, unknown, end], {}) == "te <unk>"  # without attention nothing says which
 
 
 def test_names_are_copied_through(tmp_path: Path):
-    """Names seen once are unknown with a cutoff of 2, in training as later: what is learned is to say <unk> and where to look."""
+    """Names seen once are unknown with a cutoff of 2, in training as later.
+
+    The model learns to say <unk>, and where to look.
+    """
     known = {"Ann": "Ana", "Bob": "Beto", "Joe": "Pepe"}
     lines = []
     for number in range(
@@ -74,9 +111,12 @@ def test_names_are_copied_through(tmp_path: Path):
     trained = regard.train(
         "recurrent-translator", pairs=str(tmp_path / "pairs.tsv"), out=str(tmp_path / "run"), **options
     )
-    (best,) = regard.translate(trained.run, "Strickland loves Bob")[0]
+    with pytest.warns(Notice, match="1 of 3 tokens were never seen in training"):
+        (best,) = regard.translate(trained.run, "Strickland loves Bob")[0]
     assert (best.text, best.tokens[2]) == ("Beto ama Strickland", "<unk>")
-    assert regard.translate(trained.run, "Ann loves Strickland")[0][0].text == "Strickland ama Ana"
+    with pytest.warns(Notice, match="1 of 3 tokens were never seen in training"):
+        (best,) = regard.translate(trained.run, "Ann loves Strickland")[0]
+    assert best.text == "Strickland ama Ana"
 
 
 def test_two_translators_are_told_apart_or_not(taught: Path, capsys):
@@ -99,7 +139,7 @@ def test_edits_on_edits_are_both_made(taught: Path):
     both = regard.edited(taught / "run", f"[{first}, {second}]")
     nested = regard.edited(regard.edited(taught / "run", first), second)
     weights = [
-        regard.look(run, "I love you a lot", target="Te amo mucho").weights["attention"]
+        regard.look(run, "I love you a lot", target="Te amo mucho").record.map("attention").numbers
         for run in (both, nested)
     ]
     torch.testing.assert_close(weights[0], weights[1], rtol=0, atol=0)
@@ -107,29 +147,35 @@ def test_edits_on_edits_are_both_made(taught: Path):
 
 
 def test_a_look_under_edits_is_at_the_same_words(taught: Path, capsys):
-    edit = '{"do": "set", "site": "attention", "rows": [0], "columns": [4], "value": 1.0}'  # another sentence is said
+    # another sentence is said
+    edit = '{"do": "set", "site": "attention", "rows": [0], "columns": [4], "value": 1.0}'
     assert main(["look", str(taught / "run"), "--text", "I love you a lot", "--edit", edit]) == 0
-    told = capsys.readouterr().out
-    assert "past the text's last" not in told  # the fourth column is "lot"
-    edited = regard.look(regard.edited(taught / "run", edit), "I love you a lot")
-    before = regard.look(taught / "run", "I love you a lot", target=edited.ids)
+    told = capsys.readouterr()
+    assert "past the text's last" not in told.out + told.err  # the fourth column is "lot"
+    edited = regard.look(regard.edited(taught / "run", edit), "I love you a lot").record
+    # without the start mark
+    before = regard.look(taught / "run", "I love you a lot", target=edited.ids[1:]).record
     assert before.tokens == edited.tokens
-    assert f"({edited.surprisal[0] - before.surprisal[0]:+.2f})" in told
+    assert f"({edited.surprisal[1] - before.surprisal[1]:+.2f})" in told.out
 
 
 def test_a_translator_looks_at_itself_too(taught: Path):
-    source = regard.look(
-        taught / "back", "Te amo mucho", target="I love you a lot", sites=["source.layer0.attention"]
-    )
-    assert (source.tokens, source.columns) == (["Te", "amo", "mucho", "</s>"], None)
-    assert source.weights["source.layer0.attention"].shape[1:] == (4, 4)
-    target = regard.look(
-        taught / "back", "Te amo mucho", target="I love you a lot", sites=["layer1.attention"]
-    )
-    assert target.tokens == ["<s>", "I", "love", "you", "a", "lot"]
-    assert float(target.weights["layer1.attention"][:, 0, 0].min()) == 1  # the first sees itself alone
-    with pytest.raises(UserError, match="do not look at the same words"):
-        regard.look(taught / "back", "Te amo mucho", sites=["layer1.attention", "layer1.cross"])
+    both = {"target": "I love you a lot"}
+    site = "source.layer0.attention"
+    source = regard.look(taught / "back", "Te amo mucho", sites=[site], **both).record.map(site)
+    assert source.row_names == source.column_names == ("Te", "amo", "mucho", "</s>")
+    assert source.numbers.shape[1:] == (4, 4)
+    target = regard.look(taught / "back", "Te amo mucho", sites=["layer1.attention"], **both).record
+    own = target.map("layer1.attention")
+    assert own.row_names == own.column_names == ("<s>", "I", "love", "you", "a", "lot")
+    assert float(own.numbers[:, 0, 0].min()) == 1  # the first sees itself alone
+    every = regard.look(
+        taught / "back", "Te amo mucho", sites=["layer1.attention", "layer1.cross"], **both
+    ).record
+    torch.testing.assert_close(every.map("layer1.attention").numbers, own.numbers, rtol=0, atol=0)
+    crossing = every.map("layer1.cross")  # each map has its own rows and columns
+    assert crossing.row_names == ("I", "love", "you", "a", "lot", "</s>")  # a row predicts its word
+    assert crossing.column_names == ("Te", "amo", "mucho", "</s>")
     long = "Te " * 200
     for text, said, words in (
         (long, "I", "the text has 201 tokens"),
@@ -167,14 +213,17 @@ def test_a_file_keeps_its_lines(taught: Path, tmp_path: Path, capsys):
 
 
 def test_a_translator_is_looked_at_and_changed_like_others(taught: Path, capsys, tmp_path: Path):
-    found = regard.look(taught / "run", "I love you a lot")
-    assert found.tokens == ["Te", "amo", "mucho", "</s>"]
-    assert found.columns == ["I", "love", "you", "a", "lot", "</s>"]
+    found = regard.look(taught / "run", "I love you a lot").record
+    assert found.tokens == ["<s>", "Te", "amo", "mucho", "</s>"]
+    attention = found.map("attention")
+    assert attention.row_names == ("Te", "amo", "mucho", "</s>")
+    assert attention.column_names == ("I", "love", "you", "a", "lot", "</s>")
     (best,) = regard.translate(taught / "run", "I love you a lot")
-    torch.testing.assert_close(found.weights["attention"], best[0].attention["attention"])
-    assert -sum(found.surprisal) == pytest.approx(best[0].log_prob, abs=1e-4)
-    made = regard.look(taught / "run", "I love you a lot", target="Te mucho")
-    assert made.tokens == ["Te", "mucho", "</s>"]
+    torch.testing.assert_close(attention.numbers, best[0].attention["attention"])
+    assert found.surprisal[0] is None
+    assert -sum(found.surprisal[1:]) == pytest.approx(best[0].log_prob, abs=1e-4)
+    made = regard.look(taught / "run", "I love you a lot", target="Te mucho").record
+    assert made.tokens == ["<s>", "Te", "mucho", "</s>"]
     for ending in ("html", "svg", "png", "json"):
         assert (
             main(
@@ -192,30 +241,44 @@ def test_a_translator_is_looked_at_and_changed_like_others(taught: Path, capsys,
     assert "source: 0 I  1 love  2 you  3 </s>" in capsys.readouterr().out
     blind = '{"do": "silence", "site": "attention"}'
     edited = regard.edited(taught / "run", blind)
-    assert regard.look(edited, "I love you a lot", target="Te amo mucho").surprisal != found.surprisal
-    assert float(regard.look(edited, "I love you a lot").weights["attention"].sum()) == 0
+    changed = regard.look(edited, "I love you a lot", target="Te amo mucho").record
+    assert changed.surprisal != found.surprisal
+    assert float(regard.look(edited, "I love you a lot").record.map("attention").numbers.sum()) == 0
     assert main(["translate", str(taught / "run"), "I love you a lot", "--edit", blind]) == 0
     # one row looks at "lot": what came before is said as before
     move = '{"do": "set", "site": "attention", "rows": [1], "columns": [4], "value": 0.9}'
-    moved = regard.look(regard.edited(taught / "run", move), "I love you a lot", target="Te amo mucho")
-    assert moved.surprisal[0] == pytest.approx(found.surprisal[0])
-    assert moved.surprisal[1] != found.surprisal[1]
-    with pytest.raises(UserError, match="not for translators"):
+    moved = regard.look(regard.edited(taught / "run", move), "I love you a lot", target="Te amo mucho").record
+    assert moved.surprisal[1] == pytest.approx(found.surprisal[1])
+    assert moved.surprisal[2] != found.surprisal[2]
+    with pytest.raises(UserError, match="not for models whose state begins with a source"):
         regard.edited(taught / "run", '{"do": "patch", "site": "hidden", "text": "I"}')
     with pytest.raises(UserError, match="nothing to look at"):
         regard.look(taught / "run", " ")
 
 
 def test_the_page_of_a_translation_shades_its_source(taught: Path, tmp_path: Path, open_page):
-    found = regard.look(taught / "back", "Te amo mucho")
+    found = regard.look(taught / "back", "Te amo mucho").record
     (tmp_path / "page.html").write_text(page(found, "a translation"))
     opened = open_page(tmp_path / "page.html")
-    assert opened.locator("#source button").all_inner_texts() == found.columns
+    assert opened.locator("#given button").all_inner_texts() == found.given
     assert opened.locator("#text button").all_inner_texts() == found.tokens
-    opened.locator("#text button").first.click()
-    titles = opened.locator("#source button").evaluate_all("all => all.map(one => Number(one.title))")
-    assert titles == pytest.approx(found.weights["layer0.cross"][0, 0].tolist(), abs=1 / 255 + 0.0005)
-    assert "It might have said" in opened.locator("#next").inner_text()
+
+    def source_titles() -> list[float]:
+        return opened.locator("#given button").evaluate_all("all => all.map(one => Number(one.title))")
+
+    def weights(site: str) -> list[float]:
+        """Of the state that predicted the first word."""
+        return found.map(site).numbers[0, 0].tolist()
+
+    opened.locator("#text button").nth(1).click()  # the first word of the translation, behind the start mark
+    assert source_titles() == pytest.approx(weights("layer0.cross"), abs=1 / 255 + 0.0005)
+    opened.locator("#site").select_option("layer1.cross")
+    assert source_titles() == pytest.approx(weights("layer1.cross"), abs=1 / 255 + 0.0005)
+    next_words = opened.locator("#next").inner_text()
+    assert f"After “<s>”, “{found.tokens[1]}” came" in next_words
+    assert all(word in next_words for word, _ in found.likeliest[0])
+    opened.locator("#text button").first.click()  # nothing predicted the start mark
+    assert source_titles() == [0] * len(found.given)
 
 
 def test_half_the_digits_say_the_same(taught: Path, capsys):
@@ -228,5 +291,5 @@ def test_half_the_digits_say_the_same(taught: Path, capsys):
     assert [said[0].score for said in half] == pytest.approx([said[0].score for said in whole], abs=0.01)
     assert main(["translate", str(taught / "run"), lines[0], "--precision", "auto"]) == 0
     assert capsys.readouterr().out.strip() == whole[0][0].text
-    with pytest.raises(UserError, match="--precision is one of auto, fp32, bf16"):
+    with pytest.raises(UserError, match="`precision` is one of auto, fp32, bf16"):
         regard.translate(taught / "run", lines, precision="fp16")

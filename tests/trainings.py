@@ -2,9 +2,8 @@
 
 from pathlib import Path
 
-from regard.verbs.train import Trained
-
 import regard
+from regard.verbs.train import Trained
 
 TEXT = "".join(f"line {number % 13} says {'abc' * (number % 5)} and ends\n" for number in range(200))
 

@@ -33,10 +33,8 @@ def by_words(record: Record) -> Record:
 def _by_words(one: Map, record: Record, groups: list[range], given: list[range] | None) -> Map:
     sides = {"read": (record.tokens, groups), "given": (record.given or [], given or [])}
     names, row_groups = sides[one.site.rows]
-    if (
-        one.site.crosses and len(one.rows) == len(names) - 1
-    ):  # rows over the source are named by the word that they predict
-        names = names[1:]
+    if one.ahead:
+        names = names[one.ahead :]
         row_groups = word_groups(names)
     column_names, column_groups = sides[one.site.columns]
     if list(one.rows) != list(range(len(names))) or one.first:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from regard.boundary import build, check_depth
+from regard.boundary import build, check_depth, of_file
 from regard.errors import UserError
 from regard.parts.edits import EDITS, Edit
 
@@ -56,7 +56,8 @@ def _edit(item: Any, name: str) -> Edit:
     try:
         return build(kind, {key: value for key, value in item.items() if key != "do"})
     except UserError as error:
-        raise UserError(f"{name}: {item['do']}: {error}; it has: {', '.join(kind.fields())}") from None
+        mistake = of_file(str(error))
+        raise UserError(f"{name}: {item['do']}: {mistake}; it has: {', '.join(kind.fields())}") from None
 
 
 def _refuse_constant(word: str) -> float:

@@ -132,8 +132,8 @@ def _weight_map(site: Site, weights: Weights, reading: Reading, wanted: Wanted, 
     heads = checked(wanted.heads, len(numbers_HQK), "head")
     columns = [*sides[site.columns], *([site.extra] if site.extra and site.columns == "read" else [])]
     # a row over the source is named by the word that is predicted there
-    named = reading.tokens[1:] if site.crosses and reading.ended else reading.tokens
-    names = reading.given_names if site.rows == "given" else tuple(named)
+    ahead = int(site.crosses and reading.ended)
+    names = reading.given_names if site.rows == "given" else tuple(reading.tokens[ahead:])
     return Map(
         site=site,
         heads=tuple(site.part(head) for head in heads),
@@ -142,6 +142,7 @@ def _weight_map(site: Site, weights: Weights, reading: Reading, wanted: Wanted, 
         column_names=tuple(columns[: numbers_HQK.shape[2]]),
         numbers=numbers_HQK[heads],
         first=first if site.columns == "read" else 0,
+        ahead=ahead,
         more=lambda rows: work_out(rows)[heads],
     )
 

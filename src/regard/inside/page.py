@@ -55,6 +55,7 @@ def _map(one: Map) -> dict[str, Any]:
         "rowNames": one.row_names,
         "columnNames": one.column_names,
         "first": one.first,
+        "ahead": one.ahead,
         "numbers": _packed(one.numbers, one.weighs),
         "coarse": None,
     }

@@ -31,6 +31,7 @@ class Map:
     column_names: tuple[str, ...]
     numbers: Tensor  # (H, Q, K), or (H, Q, D) of values
     first: int = 0  # the position of the first column; more than 0 if the text is longer than the context
+    ahead: int = 0  # 1 if a row is named by the token after its position, which it predicts
     more: Callable[[Sequence[int]], Tensor] | None = field(
         default=None, repr=False, compare=False
     )  # (H, rows, K) of other rows

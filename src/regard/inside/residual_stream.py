@@ -119,7 +119,7 @@ def _layers(model: LanguageModel) -> list[str]:
     names = model.layer_sites()
     if not names:
         raise UserError(
-            f"{model.family} has no layers whose states could take the place of the last one's; give --word WORD"
+            f"{model.family} has no layers whose states could take the place of the last one's; give a `word`"
         )
     return names
 

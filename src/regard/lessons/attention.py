@@ -181,16 +181,8 @@ def self_attention(
     if len(words) != count:
         raise UserError(f"the sentence has {len(words)} words and the weights {count} rows: give as many")
     torch.manual_seed(1)
-    model = (
-        Transformer(
-            count,
-            Transformer.Config(
-                layers=1, width=4, heads=1, context=count, projections="none", positions="none"
-            ),
-        )
-        .double()
-        .eval()
-    )
+    bare = Transformer.Config(layers=1, width=4, heads=1, context=count, projections="none", positions="none")
+    model = Transformer(count, bare).double().eval()
     x_TD = model.embedding.weight[:count].detach() * 20
     plain = attend(_row(x_TD), _row(x_TD), _row(x_TD), score=Dot(), mask=everything)[0, 0]
     free = _weigh(x_TD, x_TD)

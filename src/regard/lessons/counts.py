@@ -21,23 +21,19 @@ def counting(
     text = "\n".join([*sentences, unseen])
     tokenizer, encoded = train_tokenizer([text], TokenOptions(tokens="word", document="line"))
     assert isinstance(tokenizer, WordTokenizer)
-    models = {}
-    for name, options in {
-        "counted": {"smoothing": "maximum-likelihood"},
-        "add 1": {"smoothing": "add-k", "k": 1.0},
-        "Kneser-Ney": {"smoothing": "kneser-ney"},
-    }.items():
-        models[name] = Ngram(tokenizer.size, Ngram.Config(order=2, **options)).eval()  # type: ignore[arg-type]
-        models[name].fit(encoded)
-    need(
-        context in {word for sentence in sentences for word in sentence.split()},
-        f"{context!r} stands in none of the sentences",
-    )
+    configs = {
+        "counted": Ngram.Config(order=2, smoothing="maximum-likelihood"),
+        "add 1": Ngram.Config(order=2, smoothing="add-k", k=1.0),
+        "Kneser-Ney": Ngram.Config(order=2, smoothing="kneser-ney"),
+    }
+    models = {name: Ngram(tokenizer.size, config).eval() for name, config in configs.items()}
+    for model in models.values():
+        model.fit(encoded)
+    words = {word for sentence in sentences for word in sentence.split()}
+    need(context in words, f"{context!r} stands in none of the sentences")
     pairs = {pair for sentence in sentences for pair in pairwise(sentence.split())}
-    need(
-        (context, unseen) not in pairs,
-        f"{context!r} is followed by {unseen!r} in the sentences: choose a word that never comes after it",
-    )
+    advice = "choose a word that never comes after it"
+    need((context, unseen) not in pairs, f"{context!r} is followed by {unseen!r} in the sentences: {advice}")
     ids = [tokenizer.start, *tokenizer.prompt(context)]
 
     def after(name: str) -> dict[str, float]:

@@ -8,14 +8,12 @@ from regard.lessons.lesson import Lesson, inputs_of
 
 def notebook(shown: Lesson) -> str:
     """A Jupyter notebook (format 4) of one lesson, from the lesson itself."""
-    inputs = ", ".join(f"{name}={value!r}" for name, value in shown.inputs.items())
+    inputs = f", set={shown.inputs!r}" if shown.inputs else ""
     cells = [
         _text(
             f"# {shown.name}\n\n{shown.about}\n\nChange an input and run again: {', '.join(inputs_of(shown.name))}."
         ),
-        _code(
-            f"from regard.lessons.lesson import lesson\n\nshown = lesson({shown.name!r}{', ' + inputs if inputs else ''})"
-        ),
+        _code(f"import regard\n\nshown = regard.lesson({shown.name!r}{inputs})"),
     ]
     for number, step in enumerate(shown.steps):
         cells.append(_text(f"## {step.title}\n\n`{step.formula}`\n\n{step.says}"))

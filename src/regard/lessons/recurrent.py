@@ -52,21 +52,19 @@ def recurrence(
     model = Rnn(tokenizer.size, Rnn.Config(layers=1, width=width, dropout=0.0)).double().eval()
     rows = [tokenizer.prompt(line) for line in lines]
     words = sentence.split()
-    need(
-        len(words) > 1,
-        "give a sentence of two words at the least: the first is given, the others are predicted",
-    )
+    advice = "the first is given, the others are predicted"
+    need(len(words) > 1, f"give a sentence of two words at the least: {advice}")
     look = Look(["hidden", "embedding"])
     ids = torch.tensor([rows[0]])
     prediction, _ = model.read_from_start(ids, look=look)
-    losses = prediction.nll(torch.tensor([[*rows[0][1:], -1]]))[
-        0, :-1
-    ]  # the first word is given, and there is no end mark
+    # the first word is given, and there is no end mark
+    losses = prediction.nll(torch.tensor([[*rows[0][1:], -1]]))[0, :-1]
     longest = max(map(len, rows))
     tokens = torch.tensor([row + [tokenizer.padding] * (longest - len(row)) for row in rows])
     targets = torch.tensor([[*row[1:], -1] + [-1] * (longest - len(row)) for row in rows])
     batch, _ = model.read_from_start(tokens)
     batch_loss, weight = batch.loss(targets)
+    nll = numbers(batch.nll(targets))
     embedded = look.values["embedding"]
     loss = prediction.nll(torch.tensor([[-1] * (len(rows[0]) - 2) + [rows[0][-1], -1]])).sum()
     (gradient,) = torch.autograd.grad(loss, embedded, retain_graph=True)
@@ -90,10 +88,7 @@ def recurrence(
             " / ".join(lines),
             {
                 "loss of the batch": float(batch_loss.detach() / weight),
-                "losses of the batch": [
-                    row[: len(words) - 1]
-                    for row, words in zip(numbers(batch.nll(targets)), rows, strict=True)
-                ],
+                "losses of the batch": [row[: len(ids) - 1] for row, ids in zip(nll, rows, strict=True)],
             },
         ),
         Step(

@@ -28,7 +28,7 @@ def only_writer(folder: Path) -> Iterator[None]:
         lock.acquire(timeout=0)
     except Timeout:
         raise Busy(
-            f"{folder}: another process is writing into this folder; wait for it or choose another --out"
+            f"{folder}: another process is writing into this folder; wait for it or choose another `out`"
         ) from None
     try:
         yield
@@ -59,7 +59,7 @@ def write_tensors(tensors: Mapping[str, torch.Tensor], path: Path) -> None:
         save_file({name: tensor.contiguous() for name, tensor in tensors.items()}, path)
     except SafetensorError as error:
         raise MachineError(
-            f"{path.name} could not be written ({error}): free some room or write elsewhere with --out"
+            f"{path.name} could not be written ({error}): free some room or write elsewhere with `out`"
         ) from None
 
 

@@ -39,6 +39,7 @@ class AttentiveState(State):
 @final
 class Attentive(LanguageModel):
     family = "attentive"
+    steady = True
     training_defaults: ClassVar[dict[str, Any]] = {
         "learning_rate": 0.01,
         "segment": 32,

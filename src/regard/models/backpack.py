@@ -19,13 +19,13 @@ from torch.utils.checkpoint import checkpoint
 from regard.errors import UserError
 from regard.models.contract import LanguageModel, Padded, Part, Parts, Prediction, State
 from regard.models.predictions import Readout, SoftmaxPrediction
-from regard.models.trunk import MEDIUM, Trunk, TrunkConfig, TrunkState, Where, remember
+from regard.models.trunk import MEDIUM, Trunk, TrunkConfig, TrunkState, Where
 from regard.parts.attention import at_value, weigh
 from regard.parts.layers import drop
 from regard.parts.look import Look, Site, at_site, attention_sites, declare, values_at
 from regard.parts.scores import ScaledDot
 from regard.parts.senses import SenseNetwork, weave
-from regard.parts.slots import fixed_size, shortened
+from regard.parts.slots import fixed_size, remember, shortened
 from regard.ranges import at_least
 
 
@@ -56,6 +56,7 @@ class BackpackState(State):
 @final
 class Backpack(LanguageModel):
     family = "backpack"
+    steady = True
     bounded: ClassVar[bool] = True
     training_defaults: ClassVar[dict[str, Any]] = {"optimiser": "muon", "learning_rate": 0.012, "batch": 32}
     compiles: ClassVar[bool] = False  # torch 2.11 compiles it to NaN on an H200; not on a CPU, nor with 2.13

@@ -31,6 +31,7 @@ class DanState(State):
 @final
 class Dan(LanguageModel):
     family = "dan"
+    steady = True
     training_defaults: ClassVar[dict[str, Any]] = {"optimiser": "muon", "learning_rate": 0.03, "segment": 32}
     medium: ClassVar[dict[str, Any]] = {
         "width": 512,

@@ -28,7 +28,6 @@ class NgramState(State):
 class Ngram(LanguageModel):
     family = "ngram"
     learns = "counting"
-    steady = False  # what is looked up depends on which n-grams were counted
     batch_tokens = 1 << 18  # larger calls make better use of the processor's cache
 
     @dataclass(frozen=True, kw_only=True)

@@ -26,6 +26,7 @@ class RecurrentState(State):
 
 class Recurrent(LanguageModel, ABC):
     cell: ClassVar[CellName]
+    steady = True
     training_defaults: ClassVar[dict[str, Any]] = {"learning_rate": 0.01, "segment": 32}
     medium: ClassVar[dict[str, Any]] = {
         "layers": 2,

@@ -39,6 +39,7 @@ class RecurrentTranslatorState(SourceState):
 class RecurrentTranslator(LanguageModel):
     family = "recurrent-translator"
     reads = "pairs"
+    steady = True
     compiles: ClassVar[bool] = False  # every batch has another shape
     training_defaults: ClassVar[dict[str, Any]] = {
         "optimiser": "muon",

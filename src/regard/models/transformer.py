@@ -51,6 +51,7 @@ class TransformerState(State):
 @final
 class Transformer(LanguageModel):
     family = "transformer"
+    steady = True
     bounded: ClassVar[bool] = True
     training_defaults: ClassVar[dict[str, Any]] = {"optimiser": "muon", "learning_rate": 0.012, "batch": 32}
     medium: ClassVar[dict[str, Any]] = MEDIUM

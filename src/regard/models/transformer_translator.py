@@ -39,6 +39,7 @@ class TransformerTranslatorState(SourceState):
 class TransformerTranslator(LanguageModel):
     family = "transformer-translator"
     reads = "pairs"
+    steady = True
     bounded: ClassVar[bool] = True
     compiles: ClassVar[bool] = False  # every batch has another shape
     training_defaults: ClassVar[dict[str, Any]] = {

@@ -22,7 +22,7 @@ from regard.parts.look import Look, Side, Site, at_site, attention_sites, declar
 from regard.parts.masks import Mask, causal, everything, padding
 from regard.parts.positions import PositionName, Positions, make_positions
 from regard.parts.scores import Dot, ScaledDot
-from regard.parts.slots import Slots, fixed_size, shortened
+from regard.parts.slots import Slots, fixed_size, remember, shortened
 from regard.ranges import at_least, share
 
 
@@ -388,12 +388,3 @@ class Mixing(nn.Module):
             site=f"{self.name}.attention",
         )
         return at_site(look, f"{self.name}.residual", mixed_B1TD.squeeze(1)), key, value
-
-
-def remember(
-    key: Tensor, value: Tensor, cache: tuple[Tensor, Tensor], slots: Slots
-) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """New keys and values among the old ones: (two buffers to keep, the slots of both that the call sees)."""
-    keys, seen_key = slots.write(cache[0], key, 2)
-    values, seen_value = slots.write(cache[1], value, 2)
-    return keys, values, seen_key, seen_value

@@ -31,6 +31,7 @@ class WindowState(State):
 @final
 class Window(LanguageModel):
     family = "window"
+    steady = True
     training_defaults: ClassVar[dict[str, Any]] = {"optimiser": "muon", "learning_rate": 0.012}
     medium: ClassVar[dict[str, Any]] = {
         "layers": 4,

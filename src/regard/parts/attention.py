@@ -18,7 +18,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from regard.parts.look import Look, Place
+from regard.parts.look import Look, Place, at_site
 from regard.parts.masks import Mask
 from regard.parts.scores import Dot, ScaledDot, Score
 
@@ -103,18 +103,19 @@ def mix(weights_BHQK: Tensor, value_BGKE: Tensor) -> Tensor:
 
 def at_value(value_BGKE: Tensor, mask: Mask, look: Look | None, site: str) -> Tensor:
     """The values of an attention at their site. They stand where the keys stand."""
-    if look is None:
-        return value_BGKE
+    if look is None or not look.changes(f"{site}.value"):
+        return at_site(look, f"{site}.value", value_BGKE)
     positions = mask.positions(1, value_BGKE.shape[2], value_BGKE.device)
     return look.at(f"{site}.value", value_BGKE, _rows_of(positions[1], value_BGKE))
 
 
 def _watched(query: Tensor, key: Tensor, mask: Mask, look: Look, site: str) -> tuple[Tensor, Tensor]:
-    """Queries and keys at their sites."""
+    """Queries and keys at their sites. Only changes need their positions: watching costs no kernel."""
+    names = (f"{site}.query", f"{site}.key")
+    if not any(map(look.changes, names)):
+        return look.at(names[0], query), look.at(names[1], key)
     query_BQ, key_BK = mask.positions(query.shape[2], key.shape[2], query.device)
-    return look.at(f"{site}.query", query, _rows_of(query_BQ, query)), look.at(
-        f"{site}.key", key, _rows_of(key_BK, key)
-    )
+    return look.at(names[0], query, _rows_of(query_BQ, query)), look.at(names[1], key, _rows_of(key_BK, key))
 
 
 def _rows_of(position_BK: Tensor, tensor: Tensor) -> Tensor:

@@ -66,6 +66,15 @@ class Slots:
         return buffer.scatter(dim, index, new) if torch.is_grad_enabled() else buffer.scatter_(dim, index, new)
 
 
+def remember(
+    key: Tensor, value: Tensor, cache: tuple[Tensor, Tensor], slots: Slots
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """New keys and values among the old ones: (two buffers to keep, the slots of both that the call sees)."""
+    keys, seen_key = slots.write(cache[0], key, 2)
+    values, seen_value = slots.write(cache[1], value, 2)
+    return keys, values, seen_key, seen_value
+
+
 def _along(place_BT: Tensor, new: Tensor, dim: int) -> Tensor:
     """The places as an index into `new`, whose axis `dim` has the T positions."""
     shape = [len(place_BT), *[1] * (new.dim() - 1)]

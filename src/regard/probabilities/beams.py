@@ -3,7 +3,7 @@
 Shape legend: B sentences, K beams, V vocabulary, T steps, C candidates.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -65,14 +65,9 @@ def beam_search(
         written_BKT = written_BKT.gather(1, parent_BK.unsqueeze(2).expand(-1, -1, step - 1))
         written_BKT = torch.cat([written_BKT, token_BK.unsqueeze(2)], 2)
         done = at_limit | _settled(finished, alive, score_BK, step, penalty, beam)
-        for place in (
-            at_limit.nonzero().squeeze(1).tolist()
-        ):  # hypotheses without an end are taken as they are
-            for ids, value in zip(written_BKT[place].tolist(), score_BK[place].tolist(), strict=True):
-                if value > -torch.inf and len(finished[int(alive[place])]) < beam:
-                    finished[int(alive[place])].append(
-                        Hypothesis(ids, value, value / step**penalty, ended=False)
-                    )
+        for place in at_limit.nonzero().squeeze(1).tolist():
+            unended = zip(written_BKT[place].tolist(), score_BK[place].tolist(), strict=True)
+            _fill_up(finished[int(alive[place])], unended, step, penalty, beam)
         running = (~done).nonzero().squeeze(1)
         if not len(running):
             break
@@ -85,6 +80,19 @@ def beam_search(
             tensor[running.to(device)] for tensor in (score_BK, token_BK, written_BKT)
         )
     return [sorted(hypotheses, key=lambda hypothesis: -hypothesis.score)[:beam] for hypotheses in finished]
+
+
+def _fill_up(
+    hypotheses: list[Hypothesis],
+    unended: Iterable[tuple[list[int], float]],
+    step: int,
+    penalty: float,
+    beam: int,
+) -> None:
+    """At the limit of a row's length, hypotheses without an end are taken as they are."""
+    for ids, value in unended:
+        if value > -torch.inf and len(hypotheses) < beam:
+            hypotheses.append(Hypothesis(ids, value, value / step**penalty, ended=False))
 
 
 def _read_prefix(

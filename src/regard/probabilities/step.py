@@ -10,7 +10,6 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import final
 
-import torch
 from torch import Tensor, nn
 
 from regard.models.contract import LanguageModel, State

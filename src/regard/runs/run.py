@@ -75,7 +75,7 @@ class RunConfig:
     vocabulary_size: int
     source_size: int | None = None
     model: dict[str, Any]
-    texts: Texts = Texts()
+    texts: Texts
     seed: int | None = None
     training: dict[str, Any] | None = None
     notes: tuple[str, ...] = ()
@@ -150,7 +150,7 @@ class Run:
         return self.source, self.tokenizer
 
 
-def describe(model: LanguageModel, **known: Any) -> RunConfig:
+def describe(model: LanguageModel, texts: Texts = Texts(), **known: Any) -> RunConfig:
     """The config of a run with this model."""
     versions = {"regard": __version__, "torch": torch.__version__, "python": platform.python_version()}
     return RunConfig(
@@ -158,6 +158,7 @@ def describe(model: LanguageModel, **known: Any) -> RunConfig:
         vocabulary_size=model.vocabulary_size,
         source_size=None if model.given is None else model.given.size,
         model=dataclasses.asdict(model.config),
+        texts=texts,
         versions=versions,
         **known,
     )

@@ -32,11 +32,11 @@ class TokenOptions:
 def train_tokenizer(texts: list[str], options: TokenOptions) -> tuple[Tokenizer, Encoded]:
     """A tokenizer for the texts, and the texts encoded by it."""
     if options.cutoff < 1:
-        raise UserError("--cutoff must be 1 or more")
+        raise UserError("`cutoff` must be 1 or more")
     if options.tokens != "word" and (options.cutoff != 1 or options.vocabulary is not None):
-        raise UserError("--cutoff and --vocabulary are options of --tokens word")
+        raise UserError("`cutoff` and `vocabulary` are options of `tokens` word")
     if options.tokens != "bpe" and options.bpe_size is not None:
-        raise UserError("--bpe-size is an option of --tokens bpe")
+        raise UserError("`bpe_size` is an option of `tokens` bpe")
     if options.tokens == "word" and options.vocabulary is None:
         documents = [document for text in texts for document in split(text, options.document)]
         tokenizer, ids, ends = WordTokenizer.train(documents, options.document, options.cutoff)
@@ -55,7 +55,7 @@ def _train_others(texts: list[str], options: TokenOptions) -> Tokenizer:
             size = 1024 if options.bpe_size is None else options.bpe_size
             if not 257 <= size <= 1 << 20:
                 raise UserError(
-                    "--bpe-size must be 257 (256 bytes and an end) or more, and at most 1,048,576"
+                    "`bpe_size` must be 257 (256 bytes and an end) or more, and at most 1,048,576"
                 )
             return SubwordTokenizer.train(texts, options.document, size)
         case "word":

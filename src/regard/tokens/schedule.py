@@ -68,7 +68,7 @@ class WindowSchedule(Schedule):
     def __init__(self, text: Encoded, context: int, batch: int, seed: int):
         if len(text) < context:
             raise UserError(
-                f"the training text has {len(text)} tokens; a --context of {context} needs at least that many, give more text"
+                f"the training text has {len(text)} tokens; a `context` of {context} needs at least that many, give more text"
             )
         self._length = min(context, int((text.ends_D - text.starts_D).max()))
         # a long document is cut in stretches, each with a phase of its own: otherwise an epoch would see words at few places of a window
@@ -108,7 +108,7 @@ class LaneSchedule(Schedule):
 
     def __init__(self, text: Encoded, segment: int, batch: int, seed: int):
         if len(text) < 2 * batch:
-            needed = f"{batch} lanes need at least {2 * batch}: give more text or lower --batch"
+            needed = f"{batch} lanes need at least {2 * batch}: give more text or lower `batch`"
             raise UserError(f"the training text has {len(text)} tokens; {needed}")
         self._start_P, self._end_P = _pieces(text, -(-len(text) // batch))
         self._segment, self._batch, self._seed, self._epoch = segment, batch, seed, -1

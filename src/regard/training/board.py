@@ -15,7 +15,7 @@ class Board:
             from torch.utils.tensorboard import SummaryWriter
         except ImportError:
             raise UserError(
-                "--tensorboard needs an extra package: pip install 'regard[tensorboard]'"
+                "`tensorboard` needs an extra package: pip install 'regard[tensorboard]'"
             ) from None
         self._writer = SummaryWriter(
             str(folder), purge_step=step

@@ -106,7 +106,7 @@ def load_checkpoint(out: Path) -> tuple[dict[str, Tensor], Progress] | None:
         damaged.append(folder)
     if damaged:
         raise UserError(
-            f"{damaged[0]}: is damaged, and there is no other checkpoint to resume from; train again into another --out"
+            f"{damaged[0]}: is damaged, and there is no other checkpoint to resume from; train again into another `out`"
         )
     return None
 

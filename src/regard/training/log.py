@@ -32,7 +32,7 @@ class Losses:
         self.waiting.clear()
         for back, value in zip(range(len(values), 0, -1), values, strict=True):
             if not math.isfinite(value):
-                advice = "train again, into another --out, with a lower --learning-rate"
+                advice = "train again, into another `out`, with a lower `learning_rate`"
                 raise MachineError(f"the loss is not a number at step {progress.step - back + 1}: {advice}")
             progress.summed_loss += value
         progress.summed_steps += len(values)

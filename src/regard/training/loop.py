@@ -125,7 +125,7 @@ def compiled(
 
 def check_finite(loss: float, at_step: int) -> float:
     if not math.isfinite(loss):
-        advice = "train again, into another --out, with a lower --learning-rate"
+        advice = "train again, into another `out`, with a lower `learning_rate`"
         raise MachineError(f"the loss is not a number at step {at_step}: {advice}")
     return loss
 

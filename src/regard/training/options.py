@@ -2,7 +2,7 @@
 
 import dataclasses
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, Literal
 
@@ -194,10 +194,7 @@ def read_options(family: type[LanguageModel], given: Mapping[str, Any]) -> Optio
     values = {name: _files(value) if name in SEVERAL else value for name, value in given.items()}
     if values.get("size") == "medium":
         values = {**family.medium, **values}
-    unused = unused_options(family)
-    for name in values:
-        if name in unused:
-            raise UserError(f"{family.family} has no `{name}`: {unused[name]}")
+    refuse_unused(family, values)
     kinds = option_kinds(family)
     names = [option_names(kind) for kind in kinds]
     unknown = sorted(set(values) - set().union(*names))
@@ -217,6 +214,14 @@ def unused_options(family: type[LanguageModel]) -> dict[str, str]:
     return {"segment": "it reads whole contexts; give `context`"} if family.bounded else {}
 
 
+def refuse_unused(family: type[LanguageModel], names: Iterable[str]) -> None:
+    """Raise an error if one of these options of the loop means nothing for the family."""
+    unused = unused_options(family)
+    for name in names:
+        if name in unused:
+            raise UserError(f"{family.family} has no `{name}`: {unused[name]}")
+
+
 def option_names(kind: type) -> set[str]:
     return {field.name for field in dataclasses.fields(kind)}
 
@@ -227,7 +232,8 @@ def owners(name: str) -> list[str]:
     return [
         family
         for family, kind in classes
-        if any(name in option_names(options) for options in option_kinds(kind))
+        if name not in unused_options(kind)
+        and any(name in option_names(options) for options in option_kinds(kind))
     ]
 
 

@@ -167,11 +167,8 @@ def align(
         check_ending(Path(out))
     opened = None if run is None else as_run(run)
     if gold is not None:
-        text = with_gold(
-            text or (parallel.built_in() if opened is None else opened.held_out_pairs()),
-            str(gold),
-            gold_index,
-        )
+        held_out = parallel.built_in if opened is None else opened.held_out_pairs
+        text = with_gold(text or held_out(), str(gold), gold_index)
     aligned = _align(opened, text, by, way, sinks, reverse, symmetry)
     if out is not None:
         write_record(aligned.record(_number(aligned, line)), Path(out), f"{run or by} · pair {line}")

@@ -176,12 +176,12 @@ def compare(
 def _finish(out: Path, listener: Listener, finished: Finished) -> Comparison:
     """Finish a stopped comparison: finished runs stay, a stopped training is resumed. Nothing is ever removed."""
     if not (out / PLAN).is_file():
-        raise UserError(f"{out}: no comparison to resume there; give the --out of one that was stopped")
+        raise UserError(f"{out}: no comparison to resume there; give the `out` of one that was stopped")
     with only_writer(out):
         if (out / RESULTS).is_file() and (out / "report.html").is_file():
             raise UserError(f"{out}: this comparison is finished; there is nothing to resume")
         plan = parse_json(
-            Plan, (out / PLAN).read_bytes(), f"{out}: {PLAN} is damaged; compare again into another --out"
+            Plan, (out / PLAN).read_bytes(), f"{out}: {PLAN} is damaged; compare again into another `out`"
         )
         _check_parts(out, plan.texts)
         return _carry_out(plan, out, listener, finished)
@@ -281,7 +281,7 @@ def _check_parts(out: Path, texts: dict[str, str]) -> None:
     """The comparison's texts must be there and unchanged: runs that are still to be trained would see another text."""
     for name, sha256 in texts.items():
         path = out / "text" / name
-        again = "put it back, or compare again into another --out"
+        again = "put it back, or compare again into another `out`"
         if not path.is_file():
             raise UserError(f"{path}: is missing; {again}")
         if file_hash(path) != sha256:

@@ -11,6 +11,7 @@ import numpy as np
 from regard.errors import UserError
 from regard.inside.output import write_drawing
 from regard.verbs.parsing import Argument, parse
+from regard.verbs.printing import print_json
 
 Weights = Annotated[str | Path | np.ndarray, Argument(Path, positional=True, metavar="FILE")]
 Words = Annotated[Sequence[str] | None, Argument(tuple[str, ...] | None, metavar="WORD")]
@@ -70,4 +71,8 @@ def _why(error: Exception) -> str:
 
 def main(arguments: list[str]) -> None:
     call = parse(draw, arguments)
-    print(f"{draw(**call.values)} shows it.")
+    out = draw(**call.values)
+    if call.json:
+        print_json({"out": str(out)})
+    else:
+        print(f"{out} shows it.")

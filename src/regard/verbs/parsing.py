@@ -36,7 +36,7 @@ Out = Annotated[str | Path | None, Argument(Path | None, metavar="FILE")]
 Names = Annotated[str | Sequence[str], Argument(tuple[str, ...], metavar="NAME")]
 Edits = Annotated[Sequence[Edit] | str | Path | None, Argument(str | None, metavar="FILE")]
 Numbers = Annotated[Sequence[int] | None, Argument(tuple[int, ...] | None, metavar="N")]
-PYTHON_ONLY = ("listener",)  # parameters that the command line does not have
+PYTHON_ONLY = ("listener", "finished")  # parameters that the command line does not have
 
 
 @dataclass(frozen=True)

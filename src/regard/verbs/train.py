@@ -15,18 +15,31 @@ import torch
 from regard.boundary import parse_json
 from regard.errors import Interrupted, UserError
 from regard.machine.device import Machine, choose_machine
-from regard.machine.disk import absolute, only_writer, relocated, write_json
+from regard.machine.disk import LOCK, absolute, only_writer, relocated, write_json
 from regard.models import family_class
 from regard.models.contract import LanguageModel
 from regard.ranges import check_seed
-from regard.runs.formats.folder import CONFIG, TRAINING, check_free, next_free, write_run
+from regard.runs.formats.folder import (
+    CONFIG,
+    MODEL,
+    SOURCE_TOKENIZER,
+    TOKENIZER,
+    TRAINING,
+    check_free,
+    next_free,
+    write_run,
+)
 from regard.runs.run import Run, Texts, describe
 from regard.training.checkpoint import checkpoints, remove_checkpoints
+from regard.training.log import METRICS, SAMPLES, TIMING
 from regard.training.loop import descend
 from regard.training.options import PATHS, Options, TrainingOptions, read_options
 from regard.training.recipes import find_recipe
 from regard.training.task import Listener, TextTask, nobody
 from regard.training.tasks import make_task
+
+# the files of a run that cannot be used without config.json or training.json
+WRITTEN = (MODEL, TOKENIZER, SOURCE_TOKENIZER, METRICS, TIMING, SAMPLES)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -117,10 +130,18 @@ def _train(family: str, given: dict[str, Any], listener: Listener) -> Trained:
         try:
             task = make_task(kind, options)
             return _begin(kind, task, options, given, out, listener)
-        except UserError:  # refused before anything was learned: nothing new is left behind
-            if created and _nothing_learned(out):
-                shutil.rmtree(out, ignore_errors=True)
+        except BaseException:
+            if not (out / CONFIG).exists() and not (out / TRAINING).exists():
+                _clear(out, created)  # nothing in it can be opened or resumed
             raise
+
+
+def _clear(out: Path, created: bool) -> None:
+    """Remove the files of an unfinished run, and the folder if it is new and nothing else lies in it."""
+    for name in WRITTEN:
+        (out / name).unlink(missing_ok=True)
+    if created and not any(entry.name != LOCK for entry in out.iterdir()):
+        shutil.rmtree(out)
 
 
 def _nothing_learned(out: Path) -> bool:
@@ -128,7 +149,7 @@ def _nothing_learned(out: Path) -> bool:
 
 
 def _nothing_there(out: Path) -> str:
-    return f"{out}: no training to resume there; give the --out of one that was stopped"
+    return f"{out}: no training to resume there; give the `out` of one that was stopped"
 
 
 def _begin(
@@ -175,7 +196,7 @@ def _resume(kind: type[LanguageModel], out: Path, given: dict[str, Any], listene
         raise UserError(f"{out}: this run is finished; there is nothing to resume")
     if not (out / TRAINING).is_file():
         raise UserError(_nothing_there(out))
-    advice = "is damaged; its checkpoints are kept: train again into another --out"
+    advice = "is damaged; its checkpoints are kept: train again into another `out`"
     began = parse_json(Began, (out / TRAINING).read_bytes(), f"{out}: {TRAINING} {advice}")
     if began.family != kind.family:
         raise UserError(f"{out}: holds a {began.family}, not a {kind.family}")
@@ -218,7 +239,7 @@ def _descend(
         figures = task.report(model)
     except KeyboardInterrupt as stop:
         again = f"go on with: regard train {model.family} --out {out} --resume"
-        raise Interrupted(f"{stop or 'stopped'}; {again}") from None
+        raise Interrupted(f"{str(stop) or 'stopped'}; {again}") from None
     model.to("cpu")
     config = describe(
         model,

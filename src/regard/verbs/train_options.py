@@ -12,7 +12,7 @@ from typing import Annotated, Any
 from regard.errors import UserError
 from regard.models import FAMILIES, family_class
 from regard.models.contract import LanguageModel
-from regard.training.options import option_kinds, owners, unused_options
+from regard.training.options import option_kinds, owners, refuse_unused, unused_options
 from regard.training.recipes import find_recipe
 from regard.training.task import Listener, Report
 from regard.verbs.parsing import Call, option_fields, parse_dataclass
@@ -58,6 +58,7 @@ def parse_train(arguments: list[str]) -> Call:
             there = ", ".join(FAMILIES)
             raise UserError(f"name the family first: regard train FAMILY {family} ...; there are: {there}")
         chosen = {"family": family}
+    refuse_unused(family_class(family), sorted(option_fields(rest)))
     kind = _options(family_class(family))
     options = parse_dataclass(kind, rest, f"train {family}", _elsewhere(family, rest))
     given = option_fields(rest) - {"json"}

@@ -96,19 +96,12 @@ def translate(
     opened = translator(edited(run, edit))
     if out is not None:
         check_ending(Path(out), PICTURES)
-    if text and file is not None:
-        raise UserError("give sentences or `file`, not both")
     if not abs(length_penalty) <= MOST_PENALTY:
         raise UserError(f"`length_penalty` lies between -{MOST_PENALTY} and {MOST_PENALTY}")
-    lines = (
-        [text] if isinstance(text, str) else list(text) or read_lines(str(file) if file is not None else "-")
-    )
+    lines = _lines(text, file)
     filled = [line for line in lines if line.strip()]
-    if (text and len(filled) < len(lines)) or not filled:
-        raise UserError("a sentence is empty: there is nothing to translate")
-    search = Search(
-        beam=beam, penalty=length_penalty, count=count, sampling=_sampling(temperature), seed=seed
-    )
+    sampling = _sampling(temperature)
+    search = Search(beam=beam, penalty=length_penalty, count=count, sampling=sampling, seed=seed)
     _tell_unknown(opened, filled)
     if what_if is not None:
         if len(lines) != 1 or count != 1 or temperature is not None:
@@ -125,6 +118,17 @@ def translate(
     if out is not None:
         _draw(next(one for one in best if one)[0], out)
     return Translations(lines, best)
+
+
+def _lines(text: Sentences, file: File) -> list[str]:
+    """The sentences; those of a file may have empty lines between them."""
+    if text and file is not None:
+        raise UserError("give sentences or `file`, not both")
+    given = [text] if isinstance(text, str) else list(text)
+    lines = given or read_lines("-" if file is None else str(file))
+    if not any(line.strip() for line in lines) or not all(line.strip() for line in given):
+        raise UserError("a sentence is empty: there is nothing to translate")
+    return lines
 
 
 def _sampling(temperature: float | None) -> Sampling | None:

@@ -11,7 +11,7 @@ from typing import Any, final
 from safetensors import SafetensorError
 from safetensors.torch import load_file
 
-from regard.boundary import build, check_depth, parse_json
+from regard.boundary import build, check_depth, of_file, parse_json
 from regard.errors import UserError
 from regard.machine.disk import LOCK, file_hash, write_json, write_tensors, write_whole
 from regard.models import family_class
@@ -123,7 +123,7 @@ def _open(folder: Path, config: RunConfig) -> tuple[LanguageModel, Tokenizer, To
         SafetensorError,
         UserError,
     ) as error:
-        reason = str(error).splitlines()[0]
+        reason = of_file(str(error)).splitlines()[0]
         raise UserError(
             f"{folder}: {CONFIG} does not fit the files beside it ({reason}); train the run again"
         ) from None
@@ -145,12 +145,12 @@ def write_run(run: Run, folder: Path, **outcome: Any) -> Run:
 def check_free(out: Path) -> None:
     """Refuse an output folder that is neither new nor empty: nothing is ever written over."""
     if (out / CONFIG).exists():
-        raise UserError(f"{out}: holds another run; choose another --out or remove that folder")
+        raise UserError(f"{out}: holds another run; choose another `out` or remove that folder")
     if (out / TRAINING).exists():
-        stopped = "if it was stopped, go on with --resume; or choose another --out"
+        stopped = "if it was stopped, go on with `resume`; or choose another `out`"
         raise UserError(f"{out}: holds a training that is not finished; {stopped}")
     if out.exists() and (not out.is_dir() or any(entry.name != LOCK for entry in out.iterdir())):
-        raise UserError(f"{out}: is not an empty folder; choose another --out")
+        raise UserError(f"{out}: is not an empty folder; choose another `out`")
 
 
 def next_free(family: str, parent: Path = Path("runs")) -> Path:

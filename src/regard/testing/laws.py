@@ -1,111 +1,24 @@
-"""The laws that every language model keeps, as functions: run them over a family of your own.
-
-    from regard import testing
-
-    for name, law in testing.LAWS.items():
-        law(lambda: MyFamily(11, MyFamily.Config(width=7)))
-
-`make` gives a new, small model with random weights. A law raises an AssertionError that says what it found. The laws run in float64 at
-1e-10. Sizes should be distinct primes, so that a transposed axis cannot pass.
+"""Each law as a check of one random case. A check raises an AssertionError that says what it found.
 
 Shape legend: B rows, T positions, V vocabulary.
 """
 
 import itertools
 import random
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 
 import torch
 from torch import Tensor
 
-from regard.models.contract import LanguageModel, Prediction, State
+from regard.models.contract import State
+from regard.models.wrappers.edited import Edited
 from regard.parts.edits import Scale
 from regard.parts.look import Look
 from regard.probabilities.decoder import Writing, generate
 from regard.probabilities.measures import token_losses
 from regard.probabilities.sampling import Sampling
+from regard.testing.case import LONGEST, Case, close, row_of
 from regard.tokens.contract import Encoded
 from regard.tokens.pairs import EncodedPairs
-
-Make = Callable[[], LanguageModel]
-EXACT = 1e-10  # float64: some hundred operations on numbers of order one, at 2e-16 each, with room for exp and log
-EXAMPLES = 12
-LONGEST = 17
-
-
-@contextmanager
-def double() -> Iterator[None]:
-    """Everything made inside is float64."""
-    before = torch.get_default_dtype()
-    torch.set_default_dtype(torch.float64)
-    try:
-        yield
-    finally:
-        torch.set_default_dtype(before)
-
-
-class Case:
-    """A model and random texts for it. Rows of a model with a source all begin with sources of their own."""
-
-    def __init__(self, make: Make, seed: int = 0):
-        self.model = make().eval()
-        self.random = random.Random(seed)
-        self.size = self.model.vocabulary_size
-
-    def text(self, longest: int = LONGEST) -> list[int]:
-        return [self.random.randrange(self.size) for _ in range(self.random.randint(1, longest))]
-
-    def given(self, rows: int) -> int | Tensor:
-        """The number of rows, or a source sentence for each, padded anywhere."""
-        if self.model.given is None:
-            return rows
-        size, padding = self.model.given.size, self.model.given.padding
-        sources = [
-            [self.random.randrange(size) for _ in range(self.random.randint(1, 5))] for _ in range(rows)
-        ]
-        return torch.tensor(self.padded(sources, padding))
-
-    def padded(self, texts: list[list[int]], padding: int, where: str = "anywhere") -> list[list[int]]:
-        """Rows of one length, padded on the right or anywhere."""
-        longest = max(map(len, texts))
-        rows = []
-        for text in texts:
-            row = list(text)
-            while len(row) < longest:
-                row.insert(len(row) if where == "right" else self.random.randint(0, len(row)), padding)
-            rows.append(row)
-        return rows
-
-    def begin(self, given: int | Tensor) -> State:
-        return self.model.begin(given)
-
-    def read(self, ids: list[int], given: int | Tensor, look: Look | None = None) -> tuple[Prediction, State]:
-        """One row, behind the start mark."""
-        return self.model(torch.tensor([[self.model.start, *ids]]), self.model.begin(given, look), look)
-
-    def log_probs(self, ids: list[int], given: int | Tensor, look: Look | None = None) -> Tensor:
-        return self.read(ids, given, look)[0].log_probs()
-
-
-def row_of(given: int | Tensor, row: int) -> int | Tensor:
-    return 1 if isinstance(given, int) else given[row : row + 1]
-
-
-def close(first: Tensor, second: Tensor, tolerance: float = EXACT) -> None:
-    torch.testing.assert_close(first, second, rtol=tolerance, atol=tolerance)
-
-
-def law(check: Callable[[Case], None]) -> Callable[[Make], None]:
-    """A check of one random case, as a law over several."""
-
-    def over_cases(make: Make) -> None:
-        with double():
-            for seed in range(EXAMPLES):
-                check(Case(make, seed))
-
-    over_cases.__doc__ = check.__doc__
-    return over_cases
 
 
 def probabilities_sum_to_one(case: Case) -> None:
@@ -242,6 +155,21 @@ def joined_rows_go_on_like_the_rows_they_came_from(case: Case) -> None:
     )
     joined = State.join([state for state, _ in states])
     close(case.model(more_BT.expand(len(expected), -1), joined)[0].log_probs(), expected)
+
+
+def a_state_with_room_goes_on_like_the_state(case: Case) -> None:
+    """Buffers of a fixed size change no prediction, whatever the rows have read before. A steady model keeps every shape."""
+    state, count = _batch(case)
+    room = int(state.position_B.max()) + 7
+    fixed = case.model.with_room(state.copy(), room)
+    shapes = [tensor.shape for tensor in fixed.tensors()]
+    for _ in range(7):
+        token_B1 = torch.tensor([[case.random.randrange(case.size)] for _ in range(count)])
+        expected, state = case.model(token_B1, state)
+        prediction, fixed = case.model(token_B1, fixed, padded="right")
+        close(prediction.log_probs(), expected.log_probs())
+        assert not case.model.steady or [tensor.shape for tensor in fixed.tensors()] == shapes
+    close(case.model(token_B1, fixed.trimmed())[0].log_probs(), case.model(token_B1, state)[0].log_probs())
 
 
 def a_reset_row_begins_anew(case: Case) -> None:
@@ -390,8 +318,6 @@ def watching_changes_no_bit(case: Case) -> None:
 
 def an_edit_that_changes_nothing_changes_no_figure(case: Case) -> None:
     """Scaling by one, at any site, changes no prediction, no measured loss and no generated text."""
-    from regard.models.wrappers.edited import Edited
-
     sites = list(case.model.sites())
     if not sites:
         return
@@ -431,6 +357,7 @@ CHECKS = (
     padding_alone_changes_nothing,
     picked_rows_go_on_like_the_rows_they_came_from,
     joined_rows_go_on_like_the_rows_they_came_from,
+    a_state_with_room_goes_on_like_the_state,
     a_reset_row_begins_anew,
     nll_loss_and_at_agree_with_log_probs,
     parts_sum,
@@ -441,4 +368,3 @@ CHECKS = (
     watching_changes_no_bit,
     an_edit_that_changes_nothing_changes_no_figure,
 )
-LAWS: dict[str, Callable[[Make], None]] = {check.__name__: law(check) for check in CHECKS}
