@@ -128,7 +128,9 @@ class Backpack(LanguageModel):
         prediction = softmax = self.readout(drop(o_BTD, self.config.dropout, self.training), self.embedding)
         if used is not None:
             edited_BTD = None if o_BTD is summed_BTD else o_BTD - summed_BTD
-            prediction = SensePrediction(softmax, Terms(used[0], used[1], where.slots.filled_columns(), edited_BTD))
+            prediction = SensePrediction(
+                softmax, Terms(used[0], used[1], where.slots.filled_columns(), edited_BTD)
+            )
         return prediction, BackpackState(trunk.position_B, trunk, key_BLSE, senses_BLSD)
 
     def _sum_senses(

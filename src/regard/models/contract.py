@@ -223,7 +223,9 @@ class LanguageModel(nn.Module, ABC):
     training_defaults: ClassVar[dict[str, Any]] = {}  # the family's own defaults of training options
     medium: ClassVar[dict[str, Any]] = {}  # options under --size medium, of the model and of training
     bounded: ClassVar[bool] = False  # its option `context` bounds what it sees
-    steady: bool = False  # one token a row on a state with room: the same operations and shapes, whatever the tokens are
+    steady: bool = (
+        False  # one token a row on a state with room: the same operations and shapes, whatever the tokens are
+    )
     compiles: ClassVar[bool] = True  # under --compile auto, on a GPU, where no state is carried
     batch_tokens: int = 1 << 15  # how many tokens a call may read at a time while measuring
     row_tokens: int = 1 << 12  # how many of them in one row, where a state is carried on

@@ -146,7 +146,9 @@ class Transformer(LanguageModel):
     def begin(self, given: int | Tensor, look: Look | None = None) -> TransformerState:
         trunk = self.trunk.begin(int(given), self.embedding.weight)
         pointer_BSD = self.embedding.weight.new_zeros(int(given), 0, self.config.width)
-        return TransformerState(trunk.position_B, trunk, trunk.position_B.new_zeros(int(given), 0), pointer_BSD)
+        return TransformerState(
+            trunk.position_B, trunk, trunk.position_B.new_zeros(int(given), 0), pointer_BSD
+        )
 
     def with_room(self, state: TransformerState, room: int) -> TransformerState:
         return state.with_room(min(room, self.config.context))

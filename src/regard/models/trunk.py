@@ -112,7 +112,9 @@ class TrunkState(State):
 
     def next_window(self) -> Self:
         """Nothing is remembered beyond a window."""
-        empty = self if self.fixed else self._with_buffers(lambda buffer: shortened(buffer, 0, 2), fixed=False)
+        empty = (
+            self if self.fixed else self._with_buffers(lambda buffer: shortened(buffer, 0, 2), fixed=False)
+        )
         return replace(empty, position_B=torch.zeros_like(self.position_B))
 
     def _with_buffers(self, change: Callable[[Tensor], Tensor], fixed: bool) -> Self:
@@ -205,7 +207,9 @@ class Trunk(nn.Module):
             if real_BT.shape[1] != 1 or padded != "right":
                 raise ValueError('a state with fixed buffers reads one token a row, with padded="right"')
             slots = Slots(state.position_B.unsqueeze(1), state.keys[0].shape[2], None, fixed=True)
-            return self._looked_up(slots, causal.over(slots.position_BT, slots.columns_1S)), state.position_B + 1
+            return self._looked_up(
+                slots, causal.over(slots.position_BT, slots.columns_1S)
+            ), state.position_B + 1
         fresh, counted_BT = not state.keys[0].shape[2], real_BT.cumsum(1) - 1
         position_BT = counted_BT if fresh else state.position_B.unsqueeze(1) + counted_BT
         position_BT = torch.where(real_BT, position_BT, -1)

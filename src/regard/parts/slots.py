@@ -39,7 +39,9 @@ class Slots:
 
         A buffer without room is doubled. Without gradients the new values are written into the old buffer, so the old state is used up.
         """
-        if self.fixed:  # as an assignment, a compiler writes it in place, where it copies the whole buffer for a scatter
+        if (
+            self.fixed
+        ):  # as an assignment, a compiler writes it in place, where it copies the whole buffer for a scatter
             row_B, slot_B = torch.arange(len(buffer), device=buffer.device), self.position_BT[:, 0]
             buffer.transpose(1, dim)[row_B, slot_B] = new.select(dim, 0)
             return buffer, buffer.narrow(dim, 0, self.seen)
@@ -63,7 +65,9 @@ class Slots:
             buffer = _longer(buffer, self.seen + 1, dim)
         place_BT = torch.where(self.position_BT >= 0, self.position_BT, self.seen)
         index = _along(place_BT, new, dim)
-        return buffer.scatter(dim, index, new) if torch.is_grad_enabled() else buffer.scatter_(dim, index, new)
+        return (
+            buffer.scatter(dim, index, new) if torch.is_grad_enabled() else buffer.scatter_(dim, index, new)
+        )
 
 
 def remember(

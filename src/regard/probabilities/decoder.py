@@ -88,7 +88,9 @@ class _Rows:
         self._history = [list(prompt) for prompt in prompts]
         self._numbers = torch.tensor(list(numbers))
         self.alive = set(range(len(prompts)))  # rows that have not ended
-        self._batch = list(range(len(prompts)))  # rows in the state: those that were alive when the state was last arranged
+        self._batch = list(
+            range(len(prompts))
+        )  # rows in the state: those that were alive when the state was last arranged
         self._filled = [0] * len(prompts)  # tokens in each row's window
         self._free = 0  # tokens that the body can read before a buffer is full
         self._uniform_BN, self._used = torch.empty(len(prompts), 0), 0
@@ -123,7 +125,9 @@ class _Rows:
 
     def _read(self) -> Tensor:
         """(B, V): log-probabilities after prompts, and after windows that were full, by calls whose shapes differ."""
-        full = [place for place, row in enumerate(self._batch) if self._filled[row] and not self._has_place(row)]
+        full = [
+            place for place, row in enumerate(self._batch) if self._filled[row] and not self._has_place(row)
+        ]
         rest = [place for place in range(len(self._batch)) if place not in full]
         log_probs, states = [], list[State]()
         for places, slide in ((full, True), (rest, False)):
@@ -189,7 +193,9 @@ class _Rows:
                 if token == end:
                     self.alive.remove(row)
         if len(places) == size:
-            return Written(choice.token_B, choice.log_prob_B, choice.likeliest_BK, choice.likeliest_log_prob_BK)
+            return Written(
+                choice.token_B, choice.log_prob_B, choice.likeliest_BK, choice.likeliest_log_prob_BK
+            )
         rows = self._on_device([self._batch[place] for place in places])
 
         def spread(values: Tensor, filler: float) -> Tensor:

@@ -38,7 +38,7 @@ class Sampling:
 
         With `may_ask` the host may look at a tensor to save work; a captured or compiled step must not.
         """
-        if self.temperature == 0:
+        if self.temperature == 0 or self.top_k == 1:
             return log_probs_BV.argmax(1)
         scaled_BV = log_probs_BV / self.temperature
         if self.top_k is None and self.top_p is None:
@@ -46,21 +46,24 @@ class Sampling:
         best_BK, token_BK = self._candidates(scaled_BV, may_ask)
         total_B1 = (best_BK if self.top_k is not None else scaled_BV).logsumexp(1, keepdim=True)
         weights_BK = (best_BK - total_B1).exp()
-        if self.top_p is not None:  # the smallest set of likeliest tokens whose probabilities sum to top_p or more
+        if (
+            self.top_p is not None
+        ):  # the smallest set of likeliest tokens whose probabilities sum to top_p or more
             weights_BK = weights_BK.masked_fill(weights_BK.cumsum(1) - weights_BK >= self.top_p, 0)
         return token_BK.gather(1, invert(weights_BK, uniform_B).unsqueeze(1)).squeeze(1)
 
     def _candidates(self, scaled_BV: Tensor, may_ask: bool) -> tuple[Tensor, Tensor]:
-        """The likeliest tokens, sorted: `top_k` of them, or at least as many as hold the mass `top_p`."""
+        """The likeliest tokens, sorted: `top_k` of them, or at least as many as hold the mass `top_p`. Small vocabularies are sorted whole."""
         size = scaled_BV.shape[1]
-        if self.top_k is not None:
+        if size > CANDIDATES and self.top_k is not None:
             return scaled_BV.topk(min(self.top_k, size), 1)
-        if self.top_p is not None and may_ask and size > CANDIDATES:
+        if size > CANDIDATES and self.top_p is not None and may_ask:
             best = scaled_BV.topk(CANDIDATES, 1)
             mass_B = (best.values.logsumexp(1) - scaled_BV.logsumexp(1)).exp()
             if bool((mass_B >= self.top_p).all()):
                 return best
-        return scaled_BV.sort(dim=1, descending=True, stable=True)
+        values_BV, token_BV = scaled_BV.sort(dim=1, descending=True, stable=True)
+        return values_BV[:, : self.top_k], token_BV[:, : self.top_k]
 
 
 def invert(weights_BV: Tensor, uniform_B: Tensor) -> Tensor:

@@ -76,7 +76,9 @@ class NeuralCache(Wrapper):
         )
 
     def with_room(self, state: CacheState, room: int) -> CacheState:
-        memory = {name: filled_up(getattr(state, name), self.size) for name in ("key_BSD", "token_BS", "slot_BS")}
+        memory = {
+            name: filled_up(getattr(state, name), self.size) for name in ("key_BSD", "token_BS", "slot_BS")
+        }
         return replace(state, inner=self.model.with_room(state.inner, room), **memory)
 
     def forward(
