@@ -1,13 +1,14 @@
-"""Writing text with a model, token by token, written once on the contract.
+"""The decoder writes text with any language model, token by token.
 
-Prompts are read at once. Then a body runs one step after another on a state whose buffers have room for some more tokens. Whenever a
-buffer is full, it gets more room, rows that have ended leave the batch, and rows whose context is full begin a new window.
+The first call of the model reads the prompts. A body then runs one step for each new token, on a state whose
+buffers have free space ("room") for further tokens. Three things happen when the buffers are full: they grow,
+rows that have ended leave the batch, and rows whose context is full begin a new window.
 
 Shape legend: B rows, T positions, V vocabulary, N steps, K likeliest tokens.
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, final
 
 import torch
@@ -18,8 +19,9 @@ from regard.probabilities.sampling import Sampling, uniform
 from regard.probabilities.step import Body, Choice, EagerBody, Step
 
 ENDED = -1  # the token of a row whose document has ended
-ROOMS = (64, 128, 256, 384, 512, 768, 1024, 1536)  # sizes of buffers; then multiples of 1024
-MANY = 512  # steps whose random numbers are worked out together
+# Buffer sizes in tokens; larger buffers have multiples of 1024.
+ROOMS = (64, 128, 256, 384, 512, 768, 1024, 1536)
+STEPS_AT_ONCE = 512  # the random numbers of this many steps are computed in one call
 
 
 @dataclass(frozen=True)
@@ -28,19 +30,19 @@ class Written:
 
     token_B: Tensor
     log_prob_B: Tensor
-    likeliest_BK: Tensor  # the likeliest tokens at each position, if they are wanted
+    likeliest_BK: Tensor  # the K likeliest tokens at this position; K is Writing.likeliest
     likeliest_log_prob_BK: Tensor
 
 
 @dataclass(frozen=True, kw_only=True)
 class Writing:
-    """How text is written."""
+    """The settings of generate()."""
 
-    length: int  # the most tokens of a row
+    length: int  # the maximal number of new tokens in a row
     end: int | None  # the token that ends a row
-    sampling: Sampling = Sampling()
+    sampling: Sampling = field(default_factory=Sampling)
     seed: int = 1
-    likeliest: int = 0  # how many of the likeliest tokens are told at each position
+    likeliest: int = 0  # the number of likeliest tokens that are reported at each position
     body: Callable[[Step], Body] = EagerBody
 
 
@@ -51,28 +53,34 @@ def generate(
     writing: Writing,
     numbers: Sequence[int] | None = None,
 ) -> Iterator[Written]:
-    """A token for each row, at most `length` times. Each prompt begins with the start mark.
+    """Yield one token for each row, at most `length` times. Each prompt begins with the start token.
 
-    Random numbers depend on the seed, the row's number (0, 1, ... unless others are given) and the position in the row, so a row is written
-    as it would be written alone.
+    A random number depends on the seed, the row's number (`numbers`; 0, 1, ... by default) and the position
+    in the row. The text of a row is therefore independent of the other rows in the batch.
     """
     rows = _Rows(model, state, prompts, writing, range(len(prompts)) if numbers is None else numbers)
     for _ in range(writing.length):
         if not rows.alive:
             return
-        with torch.inference_mode():  # never across a yield: the caller's mode is its own
+        with torch.inference_mode():  # ends before the yield, so that the caller's code runs in its own mode
             written = rows.next()
         yield written
 
 
 def room_for(tokens: int) -> int:
-    """The size of buffers that hold so many tokens. A few sizes serve all lengths, so a body is made for few sizes."""
+    """Return the size of a buffer that holds `tokens` tokens.
+
+    There are few sizes, because a compiled or captured body is made once for each size.
+    """
     return next((room for room in ROOMS if room >= tokens), -(-tokens // 1024) * 1024)
 
 
 @final
 class _Rows:
-    """The rows that are written. A row whose context is full is read again from the last half of it (`LanguageModel.slide`)."""
+    """The rows of the batch and the state of the model.
+
+    When a row's context is full, the model reads the last half of its tokens again (`LanguageModel.slide`).
+    """
 
     def __init__(
         self,
@@ -88,15 +96,13 @@ class _Rows:
         self._history = [list(prompt) for prompt in prompts]
         self._numbers = torch.tensor(list(numbers))
         self.alive = set(range(len(prompts)))  # rows that have not ended
-        self._batch = list(
-            range(len(prompts))
-        )  # rows in the state: those that were alive when the state was last arranged
-        self._filled = [0] * len(prompts)  # tokens in each row's window
-        self._free = 0  # tokens that the body can read before a buffer is full
+        self._batch = list(range(len(prompts)))  # the rows that the state holds, in its order
+        self._filled = [0] * len(prompts)  # the number of tokens in each row's window
+        self._free = 0  # the number of tokens that the body can read before a buffer is full
         self._uniform_BN, self._used = torch.empty(len(prompts), 0), 0
 
     def next(self) -> Written:
-        """One more token of every row."""
+        """Write one more token in every row."""
         if not self._free:
             self._leave_ended()
             if self._fits():
@@ -112,19 +118,22 @@ class _Rows:
         return self._written(choice)
 
     def _fits(self) -> bool:
-        """Whether every row has been read, and has a place for one more token in its window."""
+        """Return whether every prompt has been read and every window has a free position."""
         filled, context = [self._filled[row] for row in self._batch], self._model.context
         return min(filled) > 0 and (context is None or max(filled) < context)
 
     def _make_room(self) -> None:
         filled, context = max(self._filled[row] for row in self._batch), self._model.context
         room = 0 if context is None else min(room_for(filled + 1), context)
-        self._free = MANY if context is None else room - filled
+        self._free = STEPS_AT_ONCE if context is None else room - filled
         last_B = torch.tensor([self._history[row][-1] for row in self._batch], device=self._model.device)
         self._body.begin(last_B, self._model.with_room(self._state, room))
 
     def _read(self) -> Tensor:
-        """(B, V): log-probabilities after prompts, and after windows that were full, by calls whose shapes differ."""
+        """(B, V): the log-probabilities after the prompts and after full windows, which begin anew.
+
+        Rows that begin a new window and rows that go on are read by separate calls.
+        """
         full = [
             place for place, row in enumerate(self._batch) if self._filled[row] and not self._has_place(row)
         ]
@@ -133,9 +142,9 @@ class _Rows:
         for places, slide in ((full, True), (rest, False)):
             if places:
                 state = self._state.pick(self._on_device(places)) if full and rest else self._state
-                some = self._read_rows([self._batch[place] for place in places], state, slide)
-                log_probs.append(some[0])
-                states.append(some[1])
+                log_probs_BV, state = self._read_rows([self._batch[place] for place in places], state, slide)
+                log_probs.append(log_probs_BV)
+                states.append(state)
         order = self._on_device([*full, *rest]).argsort()
         self._state = State.join(states).pick(order) if len(states) > 1 else states[0]
         return torch.cat(log_probs)[order]
@@ -143,7 +152,7 @@ class _Rows:
     def _read_rows(self, rows: Sequence[int], state: State, slide: bool) -> tuple[Tensor, State]:
         model, unread = self._model, [self._unread(row) for row in rows]
         longest = max(map(len, unread))
-        # padded on the left, so that the last column holds the last token of every row
+        # Padding goes on the left: then the last column holds the last token of every row.
         padded = [[model.padding] * (longest - len(tokens)) + tokens for tokens in unread]
         tokens_BT = self._on_device(padded)
         if slide:
@@ -156,7 +165,11 @@ class _Rows:
         return prediction.log_probs()[:, 0], state
 
     def _unread(self, row: int) -> list[int]:
-        """The prompt at first, then the last token; of a row whose window is full, the last half of its tokens."""
+        """Return the tokens of a row that the model reads next.
+
+        They are the prompt at first, the last token later, and the last half of the context if the window is
+        full.
+        """
         history, filled, context = self._history[row], self._filled[row], self._model.context
         new = history[-1:] if filled else history
         fits = context is None or filled + len(new) <= context
@@ -166,25 +179,25 @@ class _Rows:
         return self._model.context is None or self._filled[row] < self._model.context
 
     def _leave_ended(self) -> None:
-        """Take the rows that have ended out of the state."""
+        """Remove the rows that have ended from the state."""
         if len(self.alive) < len(self._batch):
-            kept = [place for place, row in enumerate(self._batch) if row in self.alive]
-            self._state = self._state.trimmed().pick(self._on_device(kept))
+            places = [place for place, row in enumerate(self._batch) if row in self.alive]
+            self._state = self._state.trimmed().pick(self._on_device(places))
             self._batch = sorted(self.alive)
             self._used = self._uniform_BN.shape[1]
 
     def _uniform(self) -> Tensor:
-        """(B): the random numbers of this step; those of many steps are worked out together."""
+        """(B): the random numbers of this step. One call computes those of many steps."""
         if self._used == self._uniform_BN.shape[1]:
             first_B1 = torch.tensor([[len(self._history[row])] for row in self._batch])
-            position_BN = first_B1 + torch.arange(min(MANY, self._writing.length))
+            position_BN = first_B1 + torch.arange(min(STEPS_AT_ONCE, self._writing.length))
             uniform_BN = uniform(self._writing.seed, self._numbers[self._batch], position_BN)
             self._uniform_BN, self._used = uniform_BN.to(self._model.device), 0
         self._used += 1
         return self._uniform_BN[:, self._used - 1]
 
     def _written(self, choice: Choice) -> Written:
-        """The choice as tokens of all rows. The tokens go into the history; a row that has written the end is alive no longer."""
+        """Add the chosen tokens to the history, and return one entry for every row, ended rows included."""
         size, end, places = len(self._history), self._writing.end, list[int]()
         for place, (row, token) in enumerate(zip(self._batch, choice.token_B.tolist(), strict=True)):
             if row in self.alive:

@@ -1,6 +1,7 @@
-"""Choosing the next token from its distribution. Random numbers are a function of seed, row and position.
+"""Sampling chooses the next token from the model's distribution.
 
-So a row does not depend on its neighbours: the first of three samples is the sample that is drawn alone.
+The random numbers are a function of seed, row and position. Therefore the first of three samples is equal to
+the sample that is drawn alone.
 
 Shape legend: B rows, V vocabulary, N steps, K candidates, G groups of tokens.
 """
@@ -13,13 +14,14 @@ from torch import Tensor
 
 from regard.errors import UserError
 
-GROUP = 256  # tokens whose probabilities are added up together before one of them is looked for
-CANDIDATES = 1024  # likeliest tokens that nearly always hold the mass of `top_p`: sorting them is faster than sorting all
+GROUP = 256  # the size of a group of tokens in the two-step search of invert()
+# The likeliest tokens that nearly always hold the mass `top_p`: sorting them is faster than sorting all.
+CANDIDATES = 1024
 
 
 @dataclass(frozen=True, kw_only=True)
 class Sampling:
-    """How the next token is chosen. Temperature 0 takes the likeliest token."""
+    """The settings of sampling. Temperature 0 takes the likeliest token."""
 
     temperature: float = 1.0
     top_k: int | None = None
@@ -34,9 +36,10 @@ class Sampling:
             raise UserError("`top_p` must be above 0 and at most 1")
 
     def choose(self, log_probs_BV: Tensor, uniform_B: Tensor, may_ask: bool = True) -> Tensor:
-        """(B): the token at which the cumulative distribution passes the uniform number of the row.
+        """(B): the first token at which the row's cumulative distribution exceeds its uniform random number.
 
-        With `may_ask` the host may look at a tensor to save work; a captured or compiled step must not.
+        `may_ask` lets the host read a tensor's value to save work. A captured or compiled step must set it to
+        False.
         """
         if self.temperature == 0 or self.top_k == 1:
             return log_probs_BV.argmax(1)
@@ -46,14 +49,16 @@ class Sampling:
         best_BK, token_BK = self._candidates(scaled_BV, may_ask)
         total_B1 = (best_BK if self.top_k is not None else scaled_BV).logsumexp(1, keepdim=True)
         weights_BK = (best_BK - total_B1).exp()
-        if (
-            self.top_p is not None
-        ):  # the smallest set of likeliest tokens whose probabilities sum to top_p or more
+        if self.top_p is not None:
+            # Keep the smallest set of likeliest tokens whose probabilities sum to top_p or more.
             weights_BK = weights_BK.masked_fill(weights_BK.cumsum(1) - weights_BK >= self.top_p, 0)
         return token_BK.gather(1, invert(weights_BK, uniform_B).unsqueeze(1)).squeeze(1)
 
     def _candidates(self, scaled_BV: Tensor, may_ask: bool) -> tuple[Tensor, Tensor]:
-        """The likeliest tokens, sorted: `top_k` of them, or at least as many as hold the mass `top_p`. Small vocabularies are sorted whole."""
+        """Return the likeliest tokens, sorted: `top_k` of them, or a set that holds the mass `top_p`.
+
+        Small vocabularies are sorted as a whole.
+        """
         size = scaled_BV.shape[1]
         if size > CANDIDATES and self.top_k is not None:
             return scaled_BV.topk(min(self.top_k, size), 1)
@@ -67,40 +72,46 @@ class Sampling:
 
 
 def invert(weights_BV: Tensor, uniform_B: Tensor) -> Tensor:
-    """(B): the first index whose cumulative weight is above uniform x total. An index of weight 0 is never chosen.
+    """(B): the first index whose cumulative weight exceeds uniform x total; never an index of weight 0.
 
-    Large vocabularies are searched in two steps, first among sums of groups: that reads the weights once.
+    Large vocabularies are searched in two steps, first among the sums of groups, then within one group: this
+    reads the weights only once.
     """
     uniform_B = uniform_B.to(weights_BV.dtype)
     if weights_BV.shape[1] <= 2 * GROUP:
         return _first_above(weights_BV, uniform_B)[0]
     grouped_BGV = F.pad(weights_BV, (0, -weights_BV.shape[1] % GROUP)).unflatten(1, (-1, GROUP))
-    group_B, inside_B = _first_above(grouped_BGV.sum(2), uniform_B)
+    group_B, remainder_B = _first_above(grouped_BGV.sum(2), uniform_B)
     chosen_BV = grouped_BGV[torch.arange(len(group_B), device=group_B.device), group_B]
-    return group_B * GROUP + _first_above(chosen_BV, inside_B)[0]
+    return group_B * GROUP + _first_above(chosen_BV, remainder_B)[0]
 
 
 def _first_above(weights_BV: Tensor, uniform_B: Tensor) -> tuple[Tensor, Tensor]:
-    """(the first index whose cumulative weight is above uniform x total, how far into its weight that number lies, from 0 to 1)."""
+    """Return the first index whose cumulative weight exceeds uniform x total, and the remainder in [0, 1].
+
+    The remainder is the share of the index's own weight that lies below uniform x total. It is again uniform.
+    """
     cumulative_BV = weights_BV.cumsum(1)
-    wanted_B1 = uniform_B.unsqueeze(1) * cumulative_BV[:, -1:]
-    above_BV = (cumulative_BV > wanted_B1) & (weights_BV > 0)
-    last_B1 = _last_positive(weights_BV)  # rounding may leave no index above the wanted number
+    bound_B1 = uniform_B.unsqueeze(1) * cumulative_BV[:, -1:]
+    above_BV = (cumulative_BV > bound_B1) & (weights_BV > 0)
+    last_B1 = _last_positive(weights_BV)  # the fallback: rounding may leave no index above the bound
     index_B1 = torch.where(above_BV.any(1, keepdim=True), above_BV.byte().argmax(1, keepdim=True), last_B1)
     weight_B1, end_B1 = weights_BV.gather(1, index_B1), cumulative_BV.gather(1, index_B1)
-    inside_B1 = ((wanted_B1 - end_B1 + weight_B1) / weight_B1).clamp(0, 1)
-    return index_B1.squeeze(1), inside_B1.squeeze(1)
+    remainder_B1 = ((bound_B1 - end_B1 + weight_B1) / weight_B1).clamp(0, 1)
+    return index_B1.squeeze(1), remainder_B1.squeeze(1)
 
 
 def _last_positive(weights_BV: Tensor) -> Tensor:
+    """(B, 1): the last index whose weight is positive."""
     positive_BV = (weights_BV > 0).flip(1).byte()
     return weights_BV.shape[1] - 1 - positive_BV.argmax(1, keepdim=True)
 
 
 def uniform(seed: int, row_B: Tensor, position_BN: Tensor) -> Tensor:
-    """(B, N): float64 numbers in [0, 1), each a hash of seed, row and position.
+    """(B, N): float64 numbers in [0, 1). Each number is a hash of seed, row and position.
 
-    Three rounds of the finaliser of splitmix64 (Steele, Lea and Flood 2014), whose every output bit depends on every input bit.
+    The hash is three rounds of the finaliser of splitmix64 (Steele, Lea and Flood 2014). Every output bit of
+    the finaliser depends on every input bit.
 
     >>> both = uniform(7, torch.tensor([0, 1]), torch.tensor([[5], [5]]))
     >>> bool(both[0] == uniform(7, torch.tensor([0]), torch.tensor([[5]]))[0]), bool(both[0] == both[1])
@@ -120,7 +131,7 @@ def _mixed(bits: Tensor) -> Tensor:
 
 
 def _shifted(bits: Tensor, by: int) -> Tensor:
-    """A logical shift to the right: torch's int64 shifts copy the sign."""
+    """Shift right and fill with zeros. (The shift of torch's int64 copies the sign bit.)"""
     return (bits >> by) & ((1 << (64 - by)) - 1)
 
 

@@ -1,7 +1,8 @@
-"""One step of the decoder: read the last token of every row, predict, and choose the next token.
+"""One step of the decoder reads the last token of every row, predicts, and chooses the next token.
 
-`Step` is the specification and the eager body. The other bodies do the same operations on buffers that stay where they are: see
-`captured.py` (a CUDA graph) and `packaged.py` (compiled ahead of time for a CPU).
+`Step` defines the operations, and `EagerBody` calls it directly. The other bodies run the same operations on
+buffers with fixed addresses: see `captured.py` (a CUDA graph) and `packaged.py` (compiled ahead of time for a
+CPU).
 
 Shape legend: B rows, V vocabulary, K likeliest tokens.
 """
@@ -19,17 +20,17 @@ from regard.probabilities.sampling import Sampling
 @final
 @dataclass(frozen=True)
 class Choice:
-    """The next token of each row, and its log-probability under the model, whatever the sampling."""
+    """The next token of each row, and its log-probability before temperature, top-k and top-p are applied."""
 
     token_B: Tensor
     log_prob_B: Tensor
-    likeliest_BK: Tensor  # the likeliest tokens and their log-probabilities, as many as are wanted
+    likeliest_BK: Tensor  # the K likeliest tokens and their log-probabilities; K may be 0
     likeliest_log_prob_BK: Tensor
 
 
 @final
 class Step(nn.Module):
-    """What is compiled or captured: (tokens, uniform numbers, state) -> (choice, state)."""
+    """The module that is compiled or captured: (tokens, uniform random numbers, state) -> (choice, state)."""
 
     def __init__(self, model: LanguageModel, sampling: Sampling, likeliest: int = 0, may_ask: bool = True):
         super().__init__()
@@ -47,22 +48,25 @@ class Step(nn.Module):
 
 
 class Body(ABC):
-    """Runs steps from a state whose buffers have a fixed size."""
+    """A body runs steps on a state whose buffers have a fixed size."""
 
     @abstractmethod
     def begin(self, token_B: Tensor, state: State) -> None:
-        """Go on from this state; `token_B` is read next."""
+        """Set the state, and the tokens that the next step reads."""
 
     @abstractmethod
-    def step(self, uniform_B: Tensor) -> Choice: ...
+    def step(self, uniform_B: Tensor) -> Choice:
+        """Run one step. `uniform_B` holds a random number for each row."""
 
     @abstractmethod
     def state(self) -> State:
-        """The state after all steps so far; its tensors may be overwritten by the next step."""
+        """Return the state after the last step. The next step may overwrite its tensors."""
 
 
 @final
 class EagerBody(Body):
+    """Runs each step as ordinary PyTorch calls."""
+
     def __init__(self, step: Step):
         self._step = step
 
