@@ -23,7 +23,7 @@ import torch
 
 import regard
 from regard.machine.device import choose_machine
-from regard.machine.memory import kept_for_reuse
+from regard.machine.memory import keep_freed_memory
 from regard.models.contract import LanguageModel, Prediction
 from regard.models.transformer import Transformer
 from regard.probabilities.decoder import Sampling, generate
@@ -163,7 +163,7 @@ def speed(nanogpt: Path, work: Path) -> None:
     for _ in range(PASSES):
         for name, step in steps.items():
             began = time.perf_counter()
-            with nullcontext() if name == "nanoGPT" else kept_for_reuse():  # as our trainer does
+            with nullcontext() if name == "nanoGPT" else keep_freed_memory():  # as our trainer does
                 for _ in range(STEPS):
                     step()
             rates[name].append(STEPS * 12 * 64 / (time.perf_counter() - began))

@@ -23,7 +23,7 @@ import torch
 
 import regard
 from regard.machine.device import choose_machine
-from regard.machine.memory import kept_for_reuse
+from regard.machine.memory import keep_freed_memory
 from regard.models.recurrent import Lstm
 from regard.tokens.choose import TokenOptions, train_tokenizer
 from regard.tokens.schedule import Corpus, LaneSchedule
@@ -95,7 +95,7 @@ def speed(options: argparse.Namespace) -> None:
     for _ in range(PASSES):
         for name, step in steps.items():
             began = time.perf_counter()
-            with nullcontext() if name == "pytorch/examples" else kept_for_reuse():  # as our trainer does
+            with nullcontext() if name == "pytorch/examples" else keep_freed_memory():  # as our trainer does
                 for _ in range(STEPS):
                     step()
             rates[name].append(STEPS * BATCH * SEGMENT / (time.perf_counter() - began))

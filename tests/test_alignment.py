@@ -200,13 +200,13 @@ def _split(pairs: Parallel) -> tuple[list[list[str]], list[list[str]]]:
 
 
 def test_the_head_is_not_measured_on_what_chose_it(taught: Path):
-    pairs = parallel.built_in().part(range(61)).turned()  # `back` is a Transformer with several heads
+    pairs = parallel.built_in().part(range(61)).swapped()  # `back` is a Transformer with several heads
     found = regard.align(taught / "back", pairs=pairs)
     assert found.chosen_on == 31
     assert found.figures()["measured_on"] == 30
     assert found.figures()["aer"] == agreement(found.links[31:], pairs.alignments[31:]).aer
     assert (
-        regard.align(taught / "run", pairs=pairs.turned()).figures()["measured_on"] == 61
+        regard.align(taught / "run", pairs=pairs.swapped()).figures()["measured_on"] == 61
     )  # one map: nothing was chosen
 
 

@@ -12,7 +12,7 @@ import torch
 import regard
 from regard.cli import main
 from regard.errors import UserError
-from regard.machine.disk import only_writer
+from regard.machine.disk import lock_folder
 from regard.machine.threads import WaitingTime
 from regard.probabilities.ladder import PASSAGE, Ladder
 from regard.probabilities.measures import Measure, Protocol
@@ -314,7 +314,7 @@ def test_a_comparison_that_cannot_be_resumed_loses_nothing(tmp_path, capsys, how
 
 def test_a_second_process_does_not_touch_a_comparison(tmp_path, capsys):
     out = stopped_comparison(tmp_path)
-    with only_writer(out):
+    with lock_folder(out):
         before = contents(out)
         assert main(["compare", "--out", str(out), "--resume"]) == 2
         assert "another process is writing into this folder" in capsys.readouterr().err

@@ -11,7 +11,7 @@ from regard.models.contract import LanguageModel, Padded, State
 from regard.models.predictions import SoftmaxPrediction
 from regard.parts.look import Look, Site, declare
 from regard.text.puzzles import PUZZLES
-from regard.training.tasks.questions import measure_on, solvers, wilson
+from regard.training.tasks.questions import measure_on_puzzle, puzzle_families, wilson
 
 
 def chance() -> torch.Generator:
@@ -19,19 +19,19 @@ def chance() -> torch.Generator:
 
 
 def test_ab_asks_for_any_b():
-    asked = PUZZLES["ab"].ask(7, 200, chance())
+    asked = PUZZLES["ab"].training_questions(7, 200, chance())
     letters = asked.tokens_NT[:, :-1]
     assert asked.targets_NT[:, -1].tolist() == (letters == 1).any(1).long().tolist()
     assert 60 < int(asked.targets_NT[:, -1].sum()) < 140
     alone = (letters == 1).sum(1) == 1
     assert asked.right_NT[alone, -1].tolist() == letters[alone].argmax(1).tolist()
-    far = PUZZLES["ab"].test(1000, 50, chance())
+    far = PUZZLES["ab"].test_questions(1000, 50, chance())
     assert set(far.right_NT[:, -1].tolist()) == {-1, 0}  # the only B comes first
     assert int((far.tokens_NT[:, 1:-1] == 1).sum()) == 0
 
 
 def test_recall_asks_for_a_keys_value():
-    asked, names = PUZZLES["recall"].ask(5, 40, chance()), PUZZLES["recall"].vocabulary
+    asked, names = PUZZLES["recall"].training_questions(5, 40, chance()), PUZZLES["recall"].vocabulary
     for tokens, targets, right in zip(
         asked.tokens_NT.tolist(), asked.targets_NT.tolist(), asked.right_NT.tolist(), strict=True
     ):
@@ -43,7 +43,7 @@ def test_recall_asks_for_a_keys_value():
 
 
 def test_reverse_asks_for_the_letters_from_the_end():
-    asked = PUZZLES["reverse"].ask(4, 10, chance())
+    asked = PUZZLES["reverse"].training_questions(4, 10, chance())
     for tokens, targets, right in zip(
         asked.tokens_NT.tolist(), asked.targets_NT.tolist(), asked.right_NT.tolist(), strict=True
     ):
@@ -73,7 +73,7 @@ class Pointing(LanguageModel):
 
 
 def test_the_right_weight_is_that_of_the_best_head():
-    solved = measure_on(PUZZLES["ab"], "pointing", [Pointing(3, None)], 2)
+    solved = measure_on_puzzle(PUZZLES["ab"], "pointing", [Pointing(3, None)], 2)
     assert solved.right_weight == 0.75  # None if no question had a right place
     assert 0 < solved.accuracy < 1  # the answer is always A, and some questions have a B
 
@@ -87,11 +87,11 @@ def test_a_transformer_learns_ab_and_looks_at_the_b():
 
 
 def test_every_family_can_be_asked(capsys, tmp_path):
-    assert "ngram" not in solvers()
+    assert "ngram" not in puzzle_families()
     for name in PUZZLES:
         assert main(["puzzle", name, "--steps", "2", "--tests", "2", "--json"]) == 0
         results = json.loads(capsys.readouterr().out)["results"]
-        assert [row["family"] for row in results] == solvers()
+        assert [row["family"] for row in results] == puzzle_families()
         assert all(0 <= row["low"] <= row["accuracy"] <= row["high"] <= 1 for row in results)
     assert (
         main(

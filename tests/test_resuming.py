@@ -17,7 +17,7 @@ from trainings import MORE, PAIRS, SMALL, TEXT, files, small
 
 import regard
 from regard.errors import Interrupted, MachineError, Notice, UserError
-from regard.machine.disk import only_writer
+from regard.machine.disk import lock_folder
 from regard.training import checkpoint, recipes
 from regard.training.recipes import Recipe
 
@@ -241,11 +241,11 @@ def test_a_text_that_moves_with_its_run_is_found(tmp_path, text):
 
 
 def test_two_processes_never_write_one_run(tmp_path):
-    with only_writer(tmp_path / "run"):
+    with lock_folder(tmp_path / "run"):
         path = str(tmp_path / "run")
         code = (
-            "from regard.machine.disk import only_writer\nfrom pathlib import Path\n"
-            f"with only_writer(Path({path!r})): pass"
+            "from regard.machine.disk import lock_folder\nfrom pathlib import Path\n"
+            f"with lock_folder(Path({path!r})): pass"
         )
         done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert "another process is writing" in done.stderr
@@ -328,11 +328,11 @@ def test_what_a_stopped_run_cannot_go_on_with_is_told_and_stays(tmp_path, monkey
 def test_a_run_that_was_finished_meanwhile_is_not_written_over(tmp_path, text, monkeypatch):
     def late(folder: Path):
         """The lock, after another process held it and finished its run."""
-        monkeypatch.setattr("regard.verbs.train.only_writer", only_writer)
+        monkeypatch.setattr("regard.verbs.train.lock_folder", lock_folder)
         small(folder, text)
-        return only_writer(folder)
+        return lock_folder(folder)
 
-    monkeypatch.setattr("regard.verbs.train.only_writer", late)
+    monkeypatch.setattr("regard.verbs.train.lock_folder", late)
     with pytest.raises(UserError, match="holds another run"):
         small(tmp_path / "run", text, width=12)
     assert regard.load(tmp_path / "run").model.config.width == 8

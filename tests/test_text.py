@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from regard.errors import UserError
-from regard.text.builtin import topics
+from regard.text.builtin import built_in_text
 from regard.text.documents import hold_out, split
 from regard.text.files import Source, hold_out_files, read
 
@@ -55,10 +55,10 @@ def test_missing_paths(tmp_path):
 
 
 def test_the_built_in_text_is_half_a_megabyte_of_english():
-    source = topics()
+    source = built_in_text()
     assert 400_000 < len(source.text) < 1_000_000
     assert "The standard comparisons" in source.text or "assert" in source.text
-    assert source.record()["sha256"] == topics().sha256
+    assert source.record()["sha256"] == built_in_text().sha256
 
 
 @given(st.text(alphabet="ab \n\t\r", max_size=40))

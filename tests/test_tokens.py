@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from regard.errors import UserError
 from regard.text.documents import Document
 from regard.tokens import words
-from regard.tokens.batches import overlapping, whole_documents, window_batches
+from regard.tokens.batches import overlapping_windows, whole_documents, window_batches
 from regard.tokens.choose import TokenOptions, tokenizer_from_json, train_tokenizer
 from regard.tokens.contract import Tokenizer
 
@@ -136,9 +136,9 @@ def test_every_token_is_a_target_once_whatever_the_windows():
     encoded = tokenizer.encode(text)
     for windows in (
         whole_documents(encoded),
-        overlapping(encoded, 5, 5),
-        overlapping(encoded, 5, 2),
-        overlapping(encoded, 7, 1),
+        overlapping_windows(encoded, 5, 5),
+        overlapping_windows(encoded, 5, 2),
+        overlapping_windows(encoded, 7, 1),
     ):
         places, targets, starts = [], [], 0
         sizes = {"start": tokenizer.start, "padding": tokenizer.padding, "segment": 3, "budget": 13}

@@ -15,7 +15,7 @@ from trainings import TEXT, files, small
 
 import regard
 from regard.errors import MachineError, UserError
-from regard.machine.memory import kept_for_reuse
+from regard.machine.memory import keep_freed_memory
 from regard.models import families_that_read, family_class, predictions
 from regard.models.attentive import Attentive
 from regard.models.predictions import SoftmaxPrediction
@@ -142,7 +142,7 @@ def test_freed_memory_is_kept_for_the_next_step_and_given_back_after_the_last():
         return int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize()
 
     alone = pages_cleared()
-    with kept_for_reuse():
+    with keep_freed_memory():
         pages_cleared()
         kept, inside = pages_cleared(), resident()
     assert kept < alone / 5

@@ -18,7 +18,7 @@ from regard.text import parallel
 from regard.text.grammar import Phrase, english_spanish, sentence
 from regard.tokens.choose import TokenOptions, train_tokenizer
 from regard.tokens.pairs import PairSchedule, encode_pairs
-from regard.training.options import option_kinds, read_options
+from regard.training.options import option_classes, read_options
 
 V = 5
 
@@ -397,7 +397,7 @@ def test_minutes_are_for_every_family():
     for kind in descending:
         training = read_options(kind, {"minutes": 1.0}).training
         assert (training.minutes, training.steps) == (1.0, None)
-        assert option_kinds(kind)[-1](minutes=1.0).steps is None
+        assert option_classes(kind)[-1](minutes=1.0).steps is None
 
 
 def test_medium_translators_are_larger():

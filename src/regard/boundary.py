@@ -73,10 +73,10 @@ def parse_json(kind: Callable[..., T], text: bytes, where: str) -> T:
     try:
         return _adapter(kind).validate_json(text, strict=True)
     except ValidationError as error:
-        raise UserError(f"{where}: {of_file(_mistake(error))}") from None
+        raise UserError(f"{where}: {quote_fields(_mistake(error))}") from None
 
 
-def of_file(mistake: str) -> str:
+def quote_fields(mistake: str) -> str:
     """A mistake in a file. Its fields are no options: the command line must not spell them as flags."""
     return mistake.replace("`", "'")
 

@@ -9,13 +9,13 @@ def check_seed(seed: int) -> int:
     return seed
 
 
-def at_least(lowest: int, **options: int) -> None:
+def check_at_least(lowest: int, **options: int) -> None:
     for name, value in options.items():
         if value < lowest:
             raise UserError(f"`{name}` must be {lowest} or more")
 
 
-def share(**options: float) -> None:
+def check_share(**options: float) -> None:
     for name, value in options.items():
         if not 0 <= value < 1:
             raise UserError(f"`{name}` must be 0 or more and below 1")

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from regard.errors import UserError
 from regard.inside.record import Map, Record
-from regard.tokens.word_groups import merged, word_groups
+from regard.tokens.word_groups import group_weights, word_groups
 
 
 def by_words(record: Record) -> Record:
@@ -44,7 +44,7 @@ def _by_words(one: Map, record: Record, groups: list[range], given: list[range] 
     keys, more = len(column_names), one.numbers.shape[2]
     # the row after the last token has no column of its own in a cross map; columns that are no word stay
     columns = [*column_groups, *([key] for key in range(keys, more))]
-    numbers = merged(one.numbers, row_groups, columns)
+    numbers = group_weights(one.numbers, row_groups, columns)
     return replace(
         one,
         rows=tuple(range(len(row_groups))),

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from regard.boundary import build, check_depth, of_file
+from regard.boundary import build, check_depth, quote_fields
 from regard.errors import UserError
 from regard.parts.edits import EDITS, Edit
 
@@ -56,7 +56,7 @@ def _edit(item: Any, name: str) -> Edit:
     try:
         return build(kind, {key: value for key, value in item.items() if key != "do"})
     except UserError as error:
-        mistake = of_file(str(error))
+        mistake = quote_fields(str(error))
         raise UserError(f"{name}: {item['do']}: {mistake}; it has: {', '.join(kind.fields())}") from None
 
 

@@ -14,7 +14,7 @@ from regard.errors import UserError
 from regard.inside.page import page
 from regard.inside.pictures import Panel, arcs, bars, beside, draw, heat_map, mosaic, to_png
 from regard.inside.record import Map, Record
-from regard.machine.disk import write_whole
+from regard.machine.disk import write_atomically
 from regard.parts.look import Site
 
 Form = Literal["auto", "map", "arcs", "mosaic", "parts"]
@@ -37,11 +37,11 @@ def write_record(
     """.html shows everything and opens offline, .json holds every number, .tsv is a table, .svg and .png are one picture."""
     check_ending(out)
     if out.suffix == ".html":
-        write_whole(out, page(record, title, before).encode())
+        write_atomically(out, page(record, title, before).encode())
     elif out.suffix == ".json":
-        write_whole(out, json.dumps(record.to_json(), allow_nan=False).encode())
+        write_atomically(out, json.dumps(record.to_json(), allow_nan=False).encode())
     elif out.suffix == ".tsv":
-        write_whole(out, table(record).encode())
+        write_atomically(out, table(record).encode())
     else:
         drawn = picture(record, form, title)
         if before is not None:
@@ -157,4 +157,4 @@ def write_chart(chart: Any, out: Path) -> None:
 
 
 def write_picture(svg: str, out: Path) -> None:
-    write_whole(Path(out), svg.encode() if Path(out).suffix == ".svg" else to_png(svg))
+    write_atomically(Path(out), svg.encode() if Path(out).suffix == ".svg" else to_png(svg))

@@ -22,7 +22,7 @@ from regard.probabilities.translation import translate
 from regard.tokens.choose import TokenOptions, train_tokenizer
 from regard.training.loop import descend
 from regard.training.options import read_options
-from regard.training.task import nobody
+from regard.training.task import ignore_reports
 from regard.training.tasks import make_task
 
 TEXT = "Fed Chair Janet Yellen raised rates . Ms."
@@ -204,6 +204,6 @@ def _trained(source: str, steps: int) -> tuple[list[str], list[list[float]], lis
     assert options.training is not None
     assert task.source_tokenizer is not None
     with tempfile.TemporaryDirectory() as folder:
-        descend(model, task, options.training, 1, Path(folder), choose_machine("fp32"), nobody)
+        descend(model, task, options.training, 1, Path(folder), choose_machine("fp32"), ignore_reports)
     ((best, *_),) = translate(model.cpu().eval(), task.source_tokenizer, task.tokenizer, [source])
     return best.tokens, numbers(best.attention["attention"][0]), best.source_tokens

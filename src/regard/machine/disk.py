@@ -20,7 +20,7 @@ LOCK = ".lock"  # held by the process that writes into a folder; the operating s
 
 
 @contextmanager
-def only_writer(folder: Path) -> Iterator[None]:
+def lock_folder(folder: Path) -> Iterator[None]:
     """Hold the lock of an output folder, which is made if it is missing."""
     folder.mkdir(parents=True, exist_ok=True)
     lock = FileLock(folder / LOCK)
@@ -39,7 +39,7 @@ def only_writer(folder: Path) -> Iterator[None]:
         lock.release()
 
 
-def write_whole(path: Path, data: bytes) -> None:
+def write_atomically(path: Path, data: bytes) -> None:
     """Write a file beside its place, flush it to disk and rename it: a kill at any moment leaves the old file or the new one."""
     beside = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
@@ -51,7 +51,7 @@ def write_whole(path: Path, data: bytes) -> None:
 
 
 def write_json(data: dict[str, Any], path: Path) -> None:
-    write_whole(path, json.dumps(data, indent=2, ensure_ascii=False).encode())
+    write_atomically(path, json.dumps(data, indent=2, ensure_ascii=False).encode())
 
 
 def write_tensors(tensors: Mapping[str, torch.Tensor], path: Path) -> None:

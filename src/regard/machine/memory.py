@@ -14,13 +14,13 @@ TRIM_THRESHOLD, MMAP_THRESHOLD, MMAP_MAX = -1, -3, -4  # malloc.h
 NEVER, MIB = 2**31 - 1, 2**20
 
 
-def give_back() -> None:
+def release_freed_memory() -> None:
     """Return unused heap pages to the system."""
     _glibc("malloc_trim", 0)
 
 
 @contextmanager
-def kept_for_reuse() -> Iterator[None]:
+def keep_freed_memory() -> Iterator[None]:
     """Keep freed memory in the heap inside the context, and return all of it afterwards."""
     _glibc("mallopt", MMAP_MAX, 0)
     _glibc("mallopt", TRIM_THRESHOLD, NEVER)
@@ -31,7 +31,7 @@ def kept_for_reuse() -> Iterator[None]:
         _glibc("mallopt", MMAP_MAX, 65536)
         _glibc("mallopt", MMAP_THRESHOLD, 32 * MIB)
         _glibc("mallopt", TRIM_THRESHOLD, 64 * MIB)
-        give_back()
+        release_freed_memory()
 
 
 def _glibc(name: str, *arguments: int) -> None:

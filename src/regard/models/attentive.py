@@ -24,7 +24,7 @@ from regard.parts.masks import earlier, lookback, padding
 from regard.parts.past import filled_up, newest
 from regard.parts.recurrence import CellName, Packed, Recurrence, begin_embedding, pack_left
 from regard.parts.scores import ScoreName, make_score
-from regard.ranges import at_least, share
+from regard.ranges import check_at_least, check_share
 
 
 @dataclass(frozen=True)
@@ -82,8 +82,8 @@ class Attentive(LanguageModel):
         """Copy earlier words: average of softmax and attention, or a gate learned in the attention's softmax (pointer sentinel)."""
 
         def __post_init__(self) -> None:
-            at_least(1, layers=self.layers, width=self.width, lookback=self.lookback)
-            share(dropout=self.dropout, weight_dropout=self.weight_dropout)
+            check_at_least(1, layers=self.layers, width=self.width, lookback=self.lookback)
+            check_share(dropout=self.dropout, weight_dropout=self.weight_dropout)
 
     def __init__(self, vocabulary_size: int, config: Config):
         super().__init__(vocabulary_size, config)

@@ -26,7 +26,7 @@ from regard.parts.look import Look, Site, at_site, attention_sites, declare, val
 from regard.parts.scores import ScaledDot
 from regard.parts.senses import SenseNetwork, weave
 from regard.parts.slots import fixed_size, remember, shortened
-from regard.ranges import at_least
+from regard.ranges import check_at_least
 
 
 @dataclass(frozen=True)
@@ -69,7 +69,7 @@ class Backpack(LanguageModel):
 
         def __post_init__(self) -> None:
             super().__post_init__()
-            at_least(1, senses=self.senses)
+            check_at_least(1, senses=self.senses)
             if self.width % self.senses:
                 raise UserError(
                     f"`width` {self.width} cannot be divided among `senses` {self.senses}; choose a multiple"

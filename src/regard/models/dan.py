@@ -19,7 +19,7 @@ from regard.parts.look import Look, Place, Site, at_site, declare, values_at
 from regard.parts.masks import causal, lookback
 from regard.parts.past import Recent, filled_up, newest
 from regard.parts.recurrence import Packed, pack_left
-from regard.ranges import at_least, share
+from regard.ranges import check_at_least, check_share
 
 
 @dataclass(frozen=True)
@@ -56,9 +56,9 @@ class Dan(LanguageModel):
         """The readout uses the embedding's own vectors."""
 
         def __post_init__(self) -> None:
-            at_least(0, lookback=self.lookback)
-            at_least(1, layers=self.layers, width=self.width)
-            share(dropout=self.dropout)
+            check_at_least(0, lookback=self.lookback)
+            check_at_least(1, layers=self.layers, width=self.width)
+            check_share(dropout=self.dropout)
 
     def __init__(self, vocabulary_size: int, config: Config):
         super().__init__(vocabulary_size, config)

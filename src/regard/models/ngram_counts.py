@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from regard.machine.memory import give_back
+from regard.machine.memory import release_freed_memory
 from regard.tokens.contract import Encoded
 
 
@@ -49,7 +49,7 @@ def count(text: Encoded, vocabulary_size: int, order: int) -> deque[Counts]:
         many_G = torch.diff(first_G, append=first_G.new_tensor([len(key_M)]))
         tables.append(Counts(key_M[first_G], many_G, node_N[end_M[first_G]]))
         del key_M, first_G, many_G
-        give_back()
+        release_freed_memory()
         node_N = torch.full_like(word_N, -1)
         node_N[end_M] = torch.cumsum(new_M, 0, dtype=torch.int32).sub_(1)
     return tables

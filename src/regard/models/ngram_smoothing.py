@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from regard.machine.memory import give_back
+from regard.machine.memory import release_freed_memory
 from regard.models.ngram_counts import Counts
 
 FALLBACK_DISCOUNTS = (0.5, 1.0, 1.5)  # of counts one, two, three and more: KenLM's --discount_fallback
@@ -136,7 +136,7 @@ def estimate(
         kept.append(level.kept_G)
         starts_C = level.starts_G
         del level, own_G, backoff_C  # the next order needs the room
-        give_back()
+        release_freed_memory()
     return _without_pruned(estimated, kept, vocabulary_size) if any(prune) else estimated
 
 

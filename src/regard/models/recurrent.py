@@ -15,7 +15,7 @@ from regard.models.predictions import Readout
 from regard.parts.layers import drop_alike
 from regard.parts.look import Look, Site, at_site, declare, values_at
 from regard.parts.recurrence import CellName, Recurrence, begin_embedding, pack_left
-from regard.ranges import at_least, share
+from regard.ranges import check_at_least, check_share
 
 
 @dataclass(frozen=True)
@@ -53,8 +53,8 @@ class Recurrent(LanguageModel, ABC):
         """The readout uses the embedding's own vectors."""
 
         def __post_init__(self) -> None:
-            at_least(1, layers=self.layers, width=self.width)
-            share(dropout=self.dropout, weight_dropout=self.weight_dropout)
+            check_at_least(1, layers=self.layers, width=self.width)
+            check_share(dropout=self.dropout, weight_dropout=self.weight_dropout)
 
     def __init__(self, vocabulary_size: int, config: Config):
         super().__init__(vocabulary_size, config)

@@ -26,7 +26,7 @@ from regard.parts.layers import drop_alike
 from regard.parts.look import Look, Site, at_site, attention_sites, declare, values_at
 from regard.parts.recurrence import CellName, Packed, Recurrence, begin_embedding, pack_left
 from regard.parts.scores import make_score
-from regard.ranges import at_least, share
+from regard.ranges import check_at_least, check_share
 
 
 @dataclass(frozen=True)
@@ -64,8 +64,8 @@ class RecurrentTranslator(LanguageModel):
         """Share of features left out while training, the same along a row."""
 
         def __post_init__(self) -> None:
-            at_least(1, layers=self.layers, width=self.width)
-            share(dropout=self.dropout)
+            check_at_least(1, layers=self.layers, width=self.width)
+            check_share(dropout=self.dropout)
             if self.feed and self.score == "none":
                 raise UserError(
                     "`feed` feeds the context that attention gives; with `score` none there is none"

@@ -23,7 +23,7 @@ from regard.parts.masks import Mask, causal, everything, padding
 from regard.parts.positions import PositionName, Positions, make_positions
 from regard.parts.scores import Dot, ScaledDot
 from regard.parts.slots import Slots, fixed_size, remember, shortened
-from regard.ranges import at_least, share
+from regard.ranges import check_at_least, check_share
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,10 +52,10 @@ class TrunkConfig:
     """Share of features left out while training."""
 
     def __post_init__(self) -> None:
-        at_least(1, layers=self.layers, width=self.width, heads=self.heads, context=self.context)
-        share(dropout=self.dropout)
+        check_at_least(1, layers=self.layers, width=self.width, heads=self.heads, context=self.context)
+        check_share(dropout=self.dropout)
         groups = self.heads if self.key_value_heads is None else self.key_value_heads
-        at_least(1, key_value_heads=groups)
+        check_at_least(1, key_value_heads=groups)
         if self.projections == "none" and (self.query_key_norm or self.key_value_heads is not None):
             raise UserError(
                 "`query_key_norm` and `key_value_heads` need learned projections; leave out `projections` none"

@@ -20,7 +20,7 @@ from regard.parts.layers import FeedForward, drop
 from regard.parts.look import Look, Place, Site, at_site, declare, values_at
 from regard.parts.past import Recent, filled_up
 from regard.parts.recurrence import pack_left
-from regard.ranges import at_least, share
+from regard.ranges import check_at_least, check_share
 
 
 @dataclass(frozen=True)
@@ -63,9 +63,9 @@ class Window(LanguageModel):
                 raise UserError(
                     "`style` original has one hidden layer and no distant past; leave out `layers` and `distant`"
                 )
-            at_least(1, window=self.window, layers=self.depth, width=self.width)
-            at_least(0, distant=self.averages)
-            share(dropout=self.dropout)
+            check_at_least(1, window=self.window, layers=self.depth, width=self.width)
+            check_at_least(0, distant=self.averages)
+            check_share(dropout=self.dropout)
 
         @property
         def depth(self) -> int:

@@ -15,7 +15,7 @@ from regard.probabilities.links import agreement, from_weights, to_words
 from regard.probabilities.translation import crossing_sites, forced
 from regard.text.parallel import Links, Parallel, words
 from regard.tokens.contract import Tokenizer
-from regard.tokens.pairs import EncodedPairs, in_order_of_length
+from regard.tokens.pairs import EncodedPairs, batches_by_length
 from regard.tokens.word_groups import line_groups
 
 CHOSEN_ON = 50  # sentences on which the best layer and head are chosen
@@ -35,7 +35,7 @@ def attention_maps(
 ) -> dict[Head, list[Tensor]]:
     """For each layer and head, the weights of every pair: (target words, source words)."""
     maps: dict[Head, list[Tensor]] = {}
-    for places_B in in_order_of_length(encoded, BUDGET):
+    for places_B in batches_by_length(encoded, BUDGET):
         for site, weights_BHTS in forced(model, encoded.source, encoded.target, places_B).items():
             for row, place in enumerate(places_B.tolist()):
                 looked_at, written = (

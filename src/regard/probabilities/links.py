@@ -13,7 +13,7 @@ from torch import Tensor
 
 from regard.errors import UserError
 from regard.text.parallel import Links, words
-from regard.tokens.word_groups import merged
+from regard.tokens.word_groups import group_weights
 
 Symmetry = Literal["intersection", "union", "grow-diag", "grow-diag-final", "grow-diag-final-and"]
 
@@ -33,7 +33,7 @@ def to_words(
     Row t of `weights_TS` is the state that predicts token t. Without `shifted`, a word takes the next row: the state that has read it.
     """
     rows = target if shifted else [[min(t + 1, len(weights_TS) - 1) for t in word] for word in target]
-    return merged(weights_TS, rows, source)
+    return group_weights(weights_TS, rows, source)
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from regard.errors import UserError
 from regard.models.contract import LanguageModel, Prediction
-from regard.tokens.batches import Batch, Rows, overlapping, whole_documents, window_batches
+from regard.tokens.batches import Batch, Rows, overlapping_windows, whole_documents, window_batches
 from regard.tokens.contract import Encoded, Tokenizer
 from regard.tokens.pairs import EncodedPairs, pair_batches
 
@@ -105,7 +105,7 @@ def _batches(model: LanguageModel, examples: Examples, stride: int | None) -> It
     windows = (
         whole_documents(examples)
         if model.carries
-        else overlapping(examples, context or 1, stride or context or 1)
+        else overlapping_windows(examples, context or 1, stride or context or 1)
     )
     segment = context or model.row_tokens
     return window_batches(

@@ -14,7 +14,7 @@ from regard.errors import UserError
 from regard.machine.disk import absolute, relocated
 from regard.models.contract import LanguageModel
 from regard.text import parallel
-from regard.text.builtin import BUILT_IN, topics
+from regard.text.builtin import BUILT_IN, built_in_text
 from regard.text.files import Source, read_file
 from regard.text.parallel import Parallel
 from regard.tokens.contract import Tokenizer
@@ -118,7 +118,7 @@ class Run:
             raise UserError(
                 "this run's text came from standard input and is gone; say which text: --text FILE"
             )
-        whole = topics() if record.name == BUILT_IN else read_file(record.paths(self.folder)[0])
+        whole = built_in_text() if record.name == BUILT_IN else read_file(record.paths(self.folder)[0])
         source = Source(whole.name, whole.text[record.first :], record.first)
         if source.sha256 != record.sha256:
             raise UserError(
@@ -145,7 +145,7 @@ class Run:
 
     def both_tokenizers(self) -> tuple[Tokenizer, Tokenizer]:
         """(source, target)"""
-        translator(self)
+        require_translator(self)
         assert self.source is not None
         return self.source, self.tokenizer
 
@@ -164,14 +164,14 @@ def describe(model: LanguageModel, texts: Texts = Texts(), **known: Any) -> RunC
     )
 
 
-def writer(run: Run) -> Run:
+def require_plain_text(run: Run) -> Run:
     """The run, if it goes on from a text; an error if its state begins with something else."""
     if run.model.given is not None:
         raise UserError("this run translates; use regard translate, or evaluate with --source and --target")
     return run
 
 
-def translator(run: Run) -> Run:
+def require_translator(run: Run) -> Run:
     """The run, if its state begins with a source sentence."""
     if run.model.given is None or run.source is None:
         raise UserError(

@@ -5,7 +5,7 @@ from regard.text.files import Source
 BUILT_IN = "built-in"
 
 
-def topics() -> Source:
+def built_in_text() -> Source:
     """The language reference as one text. It differs a little between Python versions, so runs record its hash."""
     from pydoc_data.topics import topics  # a large module: read only when it is wanted
 

@@ -65,14 +65,14 @@ class Parallel:
         places = range(len(self)) if self.places is None or not self.files else self.places
         return places.index(number) if number in places else None
 
-    def turned(self) -> "Parallel":
+    def swapped(self) -> "Parallel":
         """The same the other way round."""
         return replace(
             self,
             sources=self.targets,
             targets=self.sources,
-            alignments=turned(self.alignments),
-            possible=turned(self.possible),
+            alignments=swap_links(self.alignments),
+            possible=swap_links(self.possible),
         )
 
 
@@ -81,7 +81,7 @@ def words(line: str) -> list[str]:
     return [word.decode() for word in line.encode().split()]
 
 
-def turned(alignments: list[Links] | None) -> list[Links] | None:
+def swap_links(alignments: list[Links] | None) -> list[Links] | None:
     return None if alignments is None else [frozenset((j, i) for i, j in one) for one in alignments]
 
 

@@ -32,11 +32,13 @@ class Puzzle:
     about: str
     vocabulary: list[str]
     positions: str  # of a Transformer: none where lengths differ from those trained on
-    trained: tuple[int, ...]  # lengths or loads to train on
-    tested: tuple[int, ...]  # and to be tested at
+    training_lengths: tuple[int, ...]  # lengths or loads to train on
+    test_lengths: tuple[int, ...]  # and to be tested at
     measure: str
-    ask: Callable[[int, int, torch.Generator], Questions]  # (length or load, questions, chance)
-    test: Callable[[int, int, torch.Generator], Questions]
+    training_questions: Callable[
+        [int, int, torch.Generator], Questions
+    ]  # (length or load, questions, chance)
+    test_questions: Callable[[int, int, torch.Generator], Questions]
 
     def ids(self, question: str) -> list[int]:
         """A question as one would type it: AABA?"""

@@ -52,7 +52,7 @@ def whole_documents(text: Encoded) -> Windows:
     return Windows(starts_D, text.ends_D, starts_D, starts_D)
 
 
-def overlapping(text: Encoded, context: int, stride: int) -> Windows:
+def overlapping_windows(text: Encoded, context: int, stride: int) -> Windows:
     """Windows of `context` tokens, each `stride` further on. Every token is a target once, in the first window that reaches it."""
     starts_D, lengths_D = text.starts_D, text.ends_D - text.starts_D
     many_D = 1 + torch.ceil((lengths_D - context).clamp(min=0) / stride).long()

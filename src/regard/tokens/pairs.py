@@ -85,7 +85,7 @@ def cut_into_batches(pairs: EncodedPairs, budget: int, order_P: Tensor) -> list[
     return [*cut, order_P[first:]]
 
 
-def in_order_of_length(pairs: EncodedPairs, budget: int) -> Iterator[Tensor]:
+def batches_by_length(pairs: EncodedPairs, budget: int) -> Iterator[Tensor]:
     """All pairs once, a batch at a time, for measuring and aligning."""
     length_P = pairs.source.lengths_D + pairs.target.lengths_D
     yield from cut_into_batches(pairs, budget, length_P.argsort(stable=True))
@@ -95,7 +95,7 @@ def pair_batches(
     pairs: EncodedPairs, *, start: int, padding: int, source_padding: int, budget: int
 ) -> Iterator[Batch]:
     """All pairs once: the state of a row begins with the source sentence, and the row is the target sentence."""
-    for places_B in in_order_of_length(pairs, budget):
+    for places_B in batches_by_length(pairs, budget):
         rows = target_rows(pairs.target, places_B, start, padding)
         yield Batch(source_rows(pairs.source, places_B, source_padding), iter([rows]))
 

@@ -56,7 +56,9 @@ def word_starts(tokens: Sequence[str]) -> list[int]:
     return [0, *starts[1:]]
 
 
-def merged(weights_HQK: Tensor, rows: Sequence[Sequence[int]], columns: Sequence[Sequence[int]]) -> Tensor:
+def group_weights(
+    weights_HQK: Tensor, rows: Sequence[Sequence[int]], columns: Sequence[Sequence[int]]
+) -> Tensor:
     """Groups of rows averaged, groups of columns added up: no weight is lost and none is made."""
     average_RQ = torch.zeros(len(rows), weights_HQK.shape[-2], dtype=weights_HQK.dtype)
     for number, group in enumerate(rows):

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from regard.errors import Interrupted, MachineError
 from regard.machine.device import Machine
-from regard.machine.memory import kept_for_reuse
+from regard.machine.memory import keep_freed_memory
 from regard.machine.signals import stopping
 from regard.models.contract import LanguageModel, State
 from regard.training.checkpoint import Checkpoints
@@ -53,7 +53,7 @@ def descend(
         )
         weights.judge(progress, judged)
 
-    with stopping() as stop, kept_for_reuse():
+    with stopping() as stop, keep_freed_memory():
         while not budget.spent(progress):
             model.train()
             set_rate(optimisers, options.learning_rate * rate(budget.share(progress), options))

@@ -10,7 +10,7 @@ from regard.boundary import build
 from regard.errors import UserError
 from regard.models import FAMILIES, family_class
 from regard.models.contract import LanguageModel
-from regard.ranges import at_least
+from regard.ranges import check_at_least
 from regard.tokens.choose import TokenOptions
 
 PATHS = (
@@ -73,7 +73,7 @@ class PairOptions(OutputOptions):
     """The better validation is the one with the lower loss, or with the higher BLEU."""
 
     def __post_init__(self) -> None:
-        at_least(1, longest=self.longest, batch_tokens=self.batch_tokens)
+        check_at_least(1, longest=self.longest, batch_tokens=self.batch_tokens)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -168,7 +168,7 @@ class Options:
     training: TrainingOptions | None  # None: the family does not learn by gradient descent
 
 
-def option_kinds(family: type[LanguageModel]) -> list[type]:
+def option_classes(family: type[LanguageModel]) -> list[type]:
     """The dataclasses that hold a family's options, with the family's own defaults: data, tokens, model, training."""
     kinds: list[type] = [
         DATA_OPTIONS[family.reads],
@@ -195,7 +195,7 @@ def read_options(family: type[LanguageModel], given: Mapping[str, Any]) -> Optio
     if values.get("size") == "medium":
         values = {**family.medium, **values}
     refuse_unused(family, values)
-    kinds = option_kinds(family)
+    kinds = option_classes(family)
     names = [option_names(kind) for kind in kinds]
     unknown = sorted(set(values) - set().union(*names))
     if unknown:
@@ -226,19 +226,19 @@ def option_names(kind: type) -> set[str]:
     return {field.name for field in dataclasses.fields(kind)}
 
 
-def owners(name: str) -> list[str]:
+def families_with_option(name: str) -> list[str]:
     """The families that have an option of this name."""
     classes = ((family, family_class(family)) for family in FAMILIES)
     return [
         family
         for family, kind in classes
         if name not in unused_options(kind)
-        and any(name in option_names(options) for options in option_kinds(kind))
+        and any(name in option_names(options) for options in option_classes(kind))
     ]
 
 
 def _unknown(family: str, name: str, known: set[str]) -> str:
-    others = owners(name)
+    others = families_with_option(name)
     hint = f"it belongs to {', '.join(others)}" if others else f"there are: {', '.join(sorted(known))}"
     return f"{family} has no option {name!r}; {hint}"
 

@@ -128,7 +128,7 @@ class Report:
 Listener = Callable[[Report], None]
 
 
-def nobody(report: Report) -> None:
+def ignore_reports(report: Report) -> None:
     """A listener that ignores every report."""
 
 

@@ -23,7 +23,7 @@ from regard.probabilities.ibm_models import CountedName, count_links
 from regard.probabilities.links import Symmetry, agreement, check_links, parse_links, symmetrised, written
 from regard.probabilities.translation import crossing_sites
 from regard.runs.formats import as_run
-from regard.runs.run import Run, translator
+from regard.runs.run import Run, require_translator
 from regard.text import parallel
 from regard.text.files import read_file
 from regard.text.parallel import Links, Parallel, words
@@ -189,7 +189,7 @@ def _align(
         if symmetry is not None and reverse is None:
             both = "name a run of the other one with `reverse`, or count `by` hmm"
             raise UserError(f"`symmetry` puts two directions together: {both}")
-        return _attended(translator(run), pairs, way, sinks, reverse, symmetry or "grow-diag")
+        return _attended(require_translator(run), pairs, way, sinks, reverse, symmetry or "grow-diag")
     if reverse is not None:
         raise UserError(f"`by` {by} counts both directions itself: give `symmetry` without `reverse`")
     pairs = pairs or (parallel.built_in() if run is None else run.held_out_pairs())
@@ -214,7 +214,7 @@ def _attended(
     (site, head), chosen_on = best_head(links, pairs.alignments or baseline)
     chosen = links[site, head]
     if reverse is not None:
-        back = _attended(_backwards(reverse, pairs), pairs.turned(), way, sinks, None, symmetry)
+        back = _attended(_backwards(reverse, pairs), pairs.swapped(), way, sinks, None, symmetry)
         if len(back.pairs) != len(pairs):
             raise UserError(
                 f"{reverse}: reads shorter sentences than {run.folder}; leave the longest pairs out"
@@ -226,7 +226,7 @@ def _attended(
 def _backwards(reverse: OtherRun, pairs: Parallel) -> Run:
     """A run of the other direction; a run of the same direction would hardly know a word."""
     assert reverse is not None
-    run = translator(as_run(reverse))
+    run = require_translator(as_run(reverse))
     tokenizer = run.both_tokenizers()[0]
     ids = [token for line in pairs.targets for token in tokenizer.prompt(line)]
     if sum(token == tokenizer.unknown for token in ids) > len(ids) / 2:

@@ -12,7 +12,7 @@ from typing import Any, get_args
 
 from regard.boundary import parse_json
 from regard.errors import Busy, Interrupted, UserError
-from regard.machine.disk import file_hash, only_writer, write_json
+from regard.machine.disk import file_hash, lock_folder, write_json
 from regard.machine.threads import WaitingTime
 from regard.models import families_that_read, family_class
 from regard.probabilities.ladder import Column, Ladder, ladders
@@ -21,13 +21,13 @@ from regard.probabilities.ranking import Result, notes, ranked_rows
 from regard.runs.derived import to_best_device
 from regard.runs.formats import load
 from regard.runs.formats.folder import CONFIG, TRAINING, check_free
-from regard.text.builtin import topics
+from regard.text.builtin import built_in_text
 from regard.text.documents import Document
 from regard.text.files import hold_out_files, read
 from regard.tokens.choose import Kind
 from regard.training.log import METRICS, TIMING
 from regard.training.options import TrainingOptions, with_defaults
-from regard.training.task import Listener, nobody
+from regard.training.task import Listener, ignore_reports
 from regard.verbs.compare_report import for_people, write_report
 from regard.verbs.parsing import Files, Names, parse
 from regard.verbs.printing import print_json, tell
@@ -123,7 +123,7 @@ def compare(
     seeds: int = 1,
     out: str | Path = "comparison",
     resume: bool = False,
-    listener: Listener = nobody,
+    listener: Listener = ignore_reports,
     finished: Finished = lambda result: None,
 ) -> Comparison:
     """Train families on one text under one budget each, and measure them on a tenth of it that none has seen.
@@ -159,7 +159,7 @@ def compare(
     )
     check_free(out)
     created = not out.exists()
-    with only_writer(out):
+    with lock_folder(out):
         check_free(out)
         try:
             plan = dataclasses.replace(plan, texts=_write_parts(out, text))
@@ -177,7 +177,7 @@ def _finish(out: Path, listener: Listener, finished: Finished) -> Comparison:
     """Finish a stopped comparison: finished runs stay, a stopped training is resumed. Nothing is ever removed."""
     if not (out / PLAN).is_file():
         raise UserError(f"{out}: no comparison to resume there; give the `out` of one that was stopped")
-    with only_writer(out):
+    with lock_folder(out):
         if (out / RESULTS).is_file() and (out / "report.html").is_file():
             raise UserError(f"{out}: this comparison is finished; there is nothing to resume")
         plan = parse_json(
@@ -262,7 +262,7 @@ def _write_parts(out: Path, text: Files) -> dict[str, str]:
 
     Files stay apart. The result is the hash of each written file by its name.
     """
-    rest, test = hold_out_files(read(text) or [topics()])
+    rest, test = hold_out_files(read(text) or [built_in_text()])
     first, valid = hold_out_files(rest)
     if not (first and valid and test):
         raise UserError("the text is too short to be split into training, validation and test: give more")

@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any
 
 from regard.inside import charts
-from regard.machine.disk import write_whole
+from regard.machine.disk import write_atomically
 from regard.probabilities.ladder import Ladder
 from regard.probabilities.ranking import Result
 
@@ -35,7 +35,7 @@ def write_report(
     shown = [for_people(row) for row in table]
     lines = ["| " + " | ".join(shown[0]) + " |", "|" + " --- |" * len(shown[0])]
     lines += ["| " + " | ".join(row.values()) + " |" for row in shown]
-    write_whole(out / "report.md", "\n".join(["# Comparison", "", *lines, "", *notes, ""]).encode())
+    write_atomically(out / "report.md", "\n".join(["# Comparison", "", *lines, "", *notes, ""]).encode())
     for number, ladder in enumerate(ladders, 1):
         ladder.write(out / ("ladder.tsv" if number == 1 else f"ladder-{number}.tsv"))
     bars = charts.bars([row for row in table if row["rank"] is not None])
@@ -46,4 +46,4 @@ def write_report(
         ladder.passage() for ladder in ladders if len(ladder.names) > 1
     ]  # one model alone is compared with nobody
     passages = [(ladder.tokens, ladder.names, ladder.nll_NM.tolist()) for ladder in several]
-    write_whole(out / "report.html", charts.page("Comparison", parts, shown, notes, passages).encode())
+    write_atomically(out / "report.html", charts.page("Comparison", parts, shown, notes, passages).encode())

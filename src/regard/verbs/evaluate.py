@@ -7,13 +7,13 @@ from typing import Any
 
 from regard.errors import UserError
 from regard.inside.edit_model import edited
-from regard.machine.memory import kept_for_reuse
+from regard.machine.memory import keep_freed_memory
 from regard.probabilities.measures import Measure, measure, token_losses
 from regard.probabilities.quality import Difference, bleu, chrf, paired
 from regard.probabilities.translation import translate_lines
 from regard.runs.derived import cached, mix, to_best_device
 from regard.runs.formats import as_run
-from regard.runs.run import Run, translator, writer
+from regard.runs.run import Run, require_plain_text, require_translator
 from regard.text import parallel
 from regard.text.files import read
 from regard.text.parallel import Parallel
@@ -43,7 +43,7 @@ class TranslationMeasure:
         return data if self.against else {name: value for name, value in data.items() if name != "against"}
 
 
-@kept_for_reuse()
+@keep_freed_memory()
 def evaluate(
     run: RunLike,
     text: Files = (),
@@ -93,12 +93,12 @@ def evaluate(
             TRANSLATORS,
         )
         return _evaluate_pairs(
-            translator(opened), parallel.read_pairs(source, target, pairs), beam or 5, against
+            require_translator(opened), parallel.read_pairs(source, target, pairs), beam or 5, against
         )
     _refuse({"against": against, "beam": beam}, "is for translators; regard compare ranks language models")
     to_best_device(opened.model)
     opened = _changed(opened, cache, cache_size, mix, valid)
-    sources = read(text) or writer(opened).own_text()
+    sources = read(text) or require_plain_text(opened).own_text()
     return measure(opened.model, opened.tokenizer, [one.text for one in sources], stride)
 
 
@@ -145,7 +145,7 @@ def _evaluate_pairs(run: Run, pairs: Parallel | None, beam: int, against: OtherR
         left_out=encoded.too_long + pairs.empty,
         seconds=seconds,
         signatures={name: quality.signature for name, quality in qualities.items()},
-        against={} if against is None else _against(run, translator(as_run(against)), pairs, beam),
+        against={} if against is None else _against(run, require_translator(as_run(against)), pairs, beam),
     )
 
 

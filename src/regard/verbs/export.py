@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Annotated
 
 from regard.errors import UserError
-from regard.machine.disk import flush, only_writer
+from regard.machine.disk import flush, lock_folder
 from regard.runs.formats import FORMATS, as_run, format_named, format_of
 from regard.runs.formats.format import Format
 from regard.runs.run import Run
@@ -58,7 +58,7 @@ def _whole(out: Path, is_file: bool) -> Iterator[Path]:
     folder = out.parent / f".{out.name}.{os.getpid()}.tmp"
     folder.mkdir()
     try:
-        with only_writer(folder):
+        with lock_folder(folder):
             beside = folder / out.name
             if not is_file:
                 beside.mkdir()

@@ -9,7 +9,7 @@ from regard.probabilities import decoder
 from regard.probabilities.decoder import Writing
 from regard.probabilities.sampling import Sampling
 from regard.ranges import check_seed
-from regard.runs.run import Run, writer
+from regard.runs.run import Run, require_plain_text
 from regard.verbs.parsing import Edits, RunLike, parse
 from regard.verbs.printing import print_json
 
@@ -52,7 +52,7 @@ def stream(
     run: Run, prompt: str, length: int, count: int, seed: int, sampling: Sampling
 ) -> Iterator[list[str]]:
     """`count` texts at once, piece by piece as they are written."""
-    writer(run)
+    require_plain_text(run)
     if length < 1 or count < 1:
         raise UserError("`length` and `count` must be 1 or more")
     tokenizer, model = run.tokenizer, run.model

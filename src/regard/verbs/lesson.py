@@ -7,7 +7,7 @@ from regard.errors import UserError
 from regard.lessons.lesson import LESSONS, Lesson, about, inputs_of, run_lesson
 from regard.lessons.lesson import parse as parse_setting
 from regard.lessons.notebook import notebook as as_notebook
-from regard.machine.disk import write_whole
+from regard.machine.disk import write_atomically
 from regard.verbs.parsing import Argument, Out, parse
 from regard.verbs.printing import print_json
 
@@ -33,7 +33,7 @@ def lesson(name: Name = None, *, set: Settings = (), notebook: Out = None) -> Le
     inputs = set if isinstance(set, dict) else dict(parse_setting(name, setting) for setting in set)
     shown = run_lesson(name, **inputs)
     if notebook is not None:
-        write_whole(Path(notebook), as_notebook(shown).encode())
+        write_atomically(Path(notebook), as_notebook(shown).encode())
     return shown
 
 

@@ -1,10 +1,6 @@
-"""Command-line options from the signature of a verb. tyro reads them; every mistake is told in one line.
-
-The help of an option is its line under "Args:" in the verb's docstring.
-"""
+"""The command line of a verb, read by tyro into the arguments of the verb's function. Every mistake is one line."""
 
 import dataclasses
-import inspect
 import io
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -12,21 +8,13 @@ from contextlib import redirect_stderr
 from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Annotated, Any, get_args, get_origin, get_type_hints
+from typing import Annotated, Any
 
 from regard.errors import UserError
 from regard.parts.edits import Edit
 from regard.runs.run import Run
-
-
-@dataclass(frozen=True)
-class Argument:
-    """How a parameter is read from the command line, if that differs from its type in Python. In an Annotated type."""
-
-    type: Any
-    positional: bool = False
-    metavar: str | None = None
-
+from regard.verbs.help import print_help, summary
+from regard.verbs.options import Argument, Option, verb_options
 
 RunLike = Annotated[Run | str | Path, Argument(str, positional=True, metavar="RUN")]
 OtherRun = Annotated[Run | str | Path | None, Argument(str | None, metavar="RUN")]
@@ -36,7 +24,6 @@ Out = Annotated[str | Path | None, Argument(Path | None, metavar="FILE")]
 Names = Annotated[str | Sequence[str], Argument(tuple[str, ...], metavar="NAME")]
 Edits = Annotated[Sequence[Edit] | str | Path | None, Argument(str | None, metavar="FILE")]
 Numbers = Annotated[Sequence[int] | None, Argument(tuple[int, ...] | None, metavar="N")]
-PYTHON_ONLY = ("listener", "finished")  # parameters that the command line does not have
 
 
 @dataclass(frozen=True)
@@ -50,126 +37,69 @@ class Call:
 
 def parse(verb: Callable[..., Any], arguments: list[str], name: str | None = None) -> Call:
     """The arguments of a verb's function from a command line."""
-    name = name or verb.__name__
-    kind = _dataclass_of(verb)
-    options = parse_dataclass(kind, arguments, name)
-    values = {field.name: getattr(options, field.name) for field in dataclasses.fields(kind)}
-    values = {
-        parameter: _names(value) if _splits(verb, parameter) else value for parameter, value in values.items()
-    }
+    name, options = name or verb.__name__, verb_options(verb, commas=Names)
+    about, examples = summary(verb)
+    return parse_options(options, arguments, name, about, examples)
+
+
+def parse_options(
+    options: list[Option],
+    arguments: list[str],
+    verb: str,
+    about: str,
+    examples: Sequence[str] = (),
+    elsewhere: Mapping[str, str] | None = None,
+) -> Call:
+    """Options by name. `elsewhere` names the verb that has an option which this verb lacks."""
+    if {"--help", "-h"} & set(arguments):
+        print_help(verb, about, options, [*examples])
+        raise SystemExit(0)
+    _refuse_unknown(options, arguments, verb, elsewhere or {})
+    typed = _read_with_tyro(options, arguments, verb)
+    values = {option.name: getattr(typed, option.name) for option in options}
+    for option in options:
+        if option.commas:
+            values[option.name] = _split_at_commas(values[option.name])
     json = values.pop("json")
     return Call(values, json, frozenset(option_fields(arguments)))
 
 
-def _dataclass_of(verb: Callable[..., Any]) -> type:
-    """A dataclass with a field for each parameter of the verb, and `json`."""
+def _read_with_tyro(options: list[Option], arguments: list[str], verb: str) -> Any:
     import tyro
 
-    helps, hints = argument_helps(verb), get_type_hints(verb, include_extras=True)
     fields = list[tuple[str, Any, Any]]()
-    for parameter in inspect.signature(verb).parameters.values():
-        if parameter.name in PYTHON_ONLY or parameter.kind is parameter.VAR_KEYWORD:
-            continue
-        kind, marker = _command_line_type(hints[parameter.name])
-        text = helps.get(parameter.name, "")
-        told = _switch_off(text) if parameter.default is True else text
-        kind = Annotated[kind, tyro.conf.arg(help=told, metavar=None if marker is None else marker.metavar)]
-        if marker is not None and marker.positional:
-            kind = tyro.conf.Positional[kind]  # type: ignore[misc, valid-type]
-        default = dataclasses.MISSING if parameter.default is parameter.empty else parameter.default
-        field = dataclasses.field() if default is dataclasses.MISSING else dataclasses.field(default=default)
-        fields.append((parameter.name, kind, field))
-    help_json = tyro.conf.arg(help="Write one JSON object to standard output, and nothing else.")
-    fields.append(("json", Annotated[bool, help_json], dataclasses.field(default=False)))
-    summary = (inspect.getdoc(verb) or "").split("\n\n")[0]
-    return dataclasses.make_dataclass(
-        "Options", fields, frozen=True, kw_only=True, namespace={"__doc__": summary}
-    )
-
-
-def _command_line_type(hint: Any) -> tuple[Any, Argument | None]:
-    if get_origin(hint) is Annotated:
-        kind, *more = get_args(hint)
-        marker = next((one for one in more if isinstance(one, Argument)), None)
-        return (marker.type, marker) if marker is not None else (kind, None)
-    return hint, None
-
-
-def _splits(verb: Callable[..., Any], parameter: str) -> bool:
-    """Whether commas may stand between the values of an option: between names, not between files."""
-    return get_type_hints(verb, include_extras=True).get(parameter) == Names
-
-
-def _names(given: Sequence[str]) -> tuple[str, ...]:
-    return tuple(name for part in given for name in part.split(",") if name)
-
-
-def _switch_off(text: str) -> str:
-    """The help of a --no- flag."""
-    return f"Switch this off: {text[:1].lower()}{text[1:]}"
-
-
-def argument_helps(verb: Callable[..., Any]) -> dict[str, str]:
-    """The lines under "Args:" of a docstring."""
-    _, _, arguments = (inspect.getdoc(verb) or "").partition("\nArgs:\n")
-    arguments = re.split(r"\n(?=\S)", arguments)[0]
-    found = re.findall(r"^ {4}(\w+): (.*(?:\n {8}.*)*)", arguments, re.MULTILINE)
-    return {name: " ".join(text.split()) for name, text in found}
-
-
-def parse_dataclass(
-    kind: type, arguments: list[str], verb: str, elsewhere: Mapping[str, str] | None = None
-) -> Any:
-    """The options as an instance of a dataclass. `elsewhere` says who has an option that this verb lacks."""
-    import tyro
-
-    _refuse_unknown(kind, arguments, verb, elsewhere or {})
+    for option in options:
+        kind: Any = Annotated[option.type, tyro.conf.arg(metavar=option.metavar)]
+        kind = tyro.conf.Positional[kind] if option.positional else kind
+        required = option.default is dataclasses.MISSING
+        fields.append(
+            (option.name, kind, dataclasses.field() if required else dataclasses.field(default=option.default))
+        )
+    kind = dataclasses.make_dataclass("Options", fields, frozen=True, kw_only=True)
     complaint = io.StringIO()
     try:
         with redirect_stderr(complaint):
             return tyro.cli(
-                kind,
-                args=arguments,
-                prog=f"regard {verb}",
-                config=(tyro.conf.FlagCreatePairsOff, tyro.conf.OmitArgPrefixes),
+                kind, args=arguments, prog=f"regard {verb}", config=(tyro.conf.FlagCreatePairsOff,), add_help=False
             )
-    except SystemExit as stop:
-        if stop.code in (0, None):
-            raise
+    except SystemExit:
         raise UserError(f"{_one_line(complaint.getvalue())}; see regard {verb} --help") from None
 
 
-def flag(name: str) -> str:
-    """The flag of a field."""
-    return f"--{name.replace('_', '-')}"
-
-
-def option_names(kind: type) -> list[str]:
-    """The flags of a dataclass's fields, those of nested dataclasses included. A field that is on by default has --no-NAME."""
-    names = []
-    for field in dataclasses.fields(kind):
-        inner = _nested(field.type)
-        names += (
-            option_names(inner)
-            if inner
-            else [flag(f"no_{field.name}" if field.default is True else field.name)]
-        )
-    return names
-
-
-def _nested(hint: Any) -> type | None:
-    kind = get_args(hint)[0] if get_origin(hint) is Annotated else hint
-    return kind if isinstance(kind, type) and dataclasses.is_dataclass(kind) else None
+def _split_at_commas(values: Sequence[str]) -> tuple[str, ...]:
+    return tuple(name for value in values for name in value.split(",") if name)
 
 
 def option_fields(arguments: list[str]) -> set[str]:
-    """The fields that a command line names."""
+    """The parameters that a command line names."""
     names = {argument.split("=")[0][2:] for argument in arguments if argument.startswith("--")}
     return {name.removeprefix("no-").replace("-", "_") for name in names}
 
 
-def _refuse_unknown(kind: type, arguments: list[str], verb: str, elsewhere: Mapping[str, str]) -> None:
-    names = [*option_names(kind), "--help", "-h"]
+def _refuse_unknown(
+    options: list[Option], arguments: list[str], verb: str, elsewhere: Mapping[str, str]
+) -> None:
+    names = [*(option.flag for option in options if not option.positional), "--help", "-h"]
     for argument in arguments:
         name = argument.split("=")[0].replace("_", "-")
         if not name.startswith("--") or name == "--" or name in names:
@@ -181,9 +111,10 @@ def _refuse_unknown(kind: type, arguments: list[str], verb: str, elsewhere: Mapp
         raise UserError(f"regard {verb} has no option {name}; {hint}")
 
 
-SHORT = {
+SHORT = {  # short names that other tools have
     "--lr": "--learning-rate",
     "--bs": "--batch",
+    "--batch-size": "--batch",
     "--epochs": "--steps",
     "--output": "--out",
     "--n": "--count",
@@ -194,8 +125,8 @@ def _near(name: str, names: list[str]) -> str | None:
     """The option that was probably meant: a usual short name, a beginning, or a near spelling."""
     if SHORT.get(name) in names:
         return SHORT[name]
-    begins = [known for known in names if known.startswith(name)]
-    return next(iter(begins or get_close_matches(name, names, n=1)), None)
+    longer = [known for known in names if known.startswith(name)]
+    return next(iter(longer or get_close_matches(name, names, n=1)), None)
 
 
 def _one_line(box: str) -> str:

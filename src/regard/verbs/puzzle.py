@@ -9,12 +9,18 @@ from regard.errors import UserError
 from regard.inside.charts import accuracies
 from regard.inside.output import PICTURES, check_ending, write_chart
 from regard.text.puzzles import PUZZLES, Puzzle
-from regard.training.tasks.questions import Solved, answer, measure_on, solvers, train_on
+from regard.training.tasks.questions import (
+    PuzzleResult,
+    answer,
+    measure_on_puzzle,
+    puzzle_families,
+    train_on_puzzle,
+)
 from regard.verbs.parsing import Argument, Names, Numbers, Out, parse
 from regard.verbs.printing import print_json, tell
 
 Name = Annotated[str | None, Argument(str | None, positional=True, metavar="NAME")]
-Finished = Callable[[list[Solved]], None]
+Finished = Callable[[list[PuzzleResult]], None]
 
 
 @dataclass(frozen=True)
@@ -22,7 +28,7 @@ class Results:
     """What each family reached at each length."""
 
     puzzle: str
-    rows: list[Solved]
+    rows: list[PuzzleResult]
 
     def to_json(self) -> dict[str, Any]:
         return {"puzzle": self.puzzle, "results": [asdict(row) for row in self.rows]}
@@ -72,18 +78,20 @@ def puzzle(
         return {known: one.about for known, one in PUZZLES.items()}
     names = [families] if isinstance(families, str) else list(families)
     chosen = _checked(name, names, steps, seeds, tests)
-    names = names or solvers()
+    names = names or puzzle_families()
     if out is not None:
         check_ending(Path(out), PICTURES)
     if ask is not None:
         chosen.ids(ask)  # refuses a question that the puzzle cannot have
         return Answers(
-            name, ask, {family: answer(chosen, train_on(chosen, family, steps, 1), ask) for family in names}
+            name,
+            ask,
+            {family: answer(chosen, train_on_puzzle(chosen, family, steps, 1), ask) for family in names},
         )
-    every = list[Solved]()
+    every = list[PuzzleResult]()
     for family in names:
-        models = [train_on(chosen, family, steps, seed) for seed in range(1, seeds + 1)]
-        rows = [measure_on(chosen, family, models, length) for length in tests or chosen.tested]
+        models = [train_on_puzzle(chosen, family, steps, seed) for seed in range(1, seeds + 1)]
+        rows = [measure_on_puzzle(chosen, family, models, length) for length in tests or chosen.test_lengths]
         listener(rows)
         every += rows
     if out is not None:
@@ -97,8 +105,8 @@ def _checked(name: str, families: list[str], steps: int, seeds: int, tests: Numb
     if name not in PUZZLES:
         raise UserError(f"unknown puzzle {name!r}; there are: {', '.join(PUZZLES)}")
     for family in families:
-        if family not in solvers():
-            raise UserError(f"{family} does not solve puzzles; those that do: {', '.join(solvers())}")
+        if family not in puzzle_families():
+            raise UserError(f"{family} does not solve puzzles; those that do: {', '.join(puzzle_families())}")
     return PUZZLES[name]
 
 
@@ -121,7 +129,7 @@ def main(arguments: list[str]) -> None:
             print(f"{family:<12} {said}  {probability:.3f}")
 
 
-def _print(rows: list[Solved]) -> None:
+def _print(rows: list[PuzzleResult]) -> None:
     """A line for each family: the share of right answers at each length, and in brackets the weight on the right place."""
     cells = []
     for row in rows:

@@ -14,7 +14,7 @@ from regard.inside.edit_model import edited
 from regard.models.contract import LanguageModel, Part
 from regard.probabilities.measures import read_examples, token_losses
 from regard.runs.derived import to_best_device
-from regard.runs.run import writer
+from regard.runs.run import require_plain_text
 from regard.text.files import read
 from regard.tokens.batches import Rows
 from regard.tokens.contract import Encoded
@@ -61,7 +61,7 @@ def score(
         explain: Under each token, the terms of its probability: an n-gram's orders, copied words and the vocabulary, a mixture.
         edit: Change the model: a JSON file of edits, or the JSON itself.
     """
-    opened = writer(edited(run, edit))
+    opened = require_plain_text(edited(run, edit))
     model, tokenizer = opened.model, opened.tokenizer
     to_best_device(model)
     for source in read(text) or opened.own_text():

@@ -15,7 +15,7 @@ import torch
 from regard.boundary import parse_json
 from regard.errors import Interrupted, UserError
 from regard.machine.device import Machine, choose_machine
-from regard.machine.disk import LOCK, absolute, only_writer, relocated, write_json
+from regard.machine.disk import LOCK, absolute, lock_folder, relocated, write_json
 from regard.models import family_class
 from regard.models.contract import LanguageModel
 from regard.ranges import check_seed
@@ -35,7 +35,7 @@ from regard.training.log import METRICS, SAMPLES, TIMING
 from regard.training.loop import descend
 from regard.training.options import PATHS, Options, TrainingOptions, read_options
 from regard.training.recipes import find_recipe
-from regard.training.task import Listener, TextTask, nobody
+from regard.training.task import Listener, TextTask, ignore_reports
 from regard.training.tasks import make_task
 
 # the files of a run that cannot be used without config.json or training.json
@@ -85,7 +85,7 @@ def train(
     *,
     recipe: str | None = None,
     data: str | Path = "data",
-    listener: Listener = nobody,
+    listener: Listener = ignore_reports,
     **options: Any,
 ) -> Trained:
     """Train a model of a family and keep it in a folder. The options are those of `regard train FAMILY --help`.
@@ -119,13 +119,13 @@ def _train(family: str, given: dict[str, Any], listener: Listener) -> Trained:
         out = Path(given.get("out") or f"runs/{family}")
         if not out.is_dir():
             raise UserError(_nothing_there(out))
-        with only_writer(out):
+        with lock_folder(out):
             return _resume(kind, out, given, listener)
     options = read_options(kind, given)
     out = Path(options.data.out) if options.data.out else next_free(family)
     check_free(out)
     created = not out.exists()
-    with only_writer(out):
+    with lock_folder(out):
         check_free(out)
         try:
             task = make_task(kind, options)

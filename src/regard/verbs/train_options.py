@@ -12,7 +12,7 @@ from typing import Annotated, Any
 from regard.errors import UserError
 from regard.models import FAMILIES, family_class
 from regard.models.contract import LanguageModel
-from regard.training.options import option_kinds, owners, refuse_unused, unused_options
+from regard.training.options import families_with_option, option_classes, refuse_unused, unused_options
 from regard.training.recipes import find_recipe
 from regard.training.task import Listener, Report
 from regard.verbs.parsing import Call, option_fields, parse_dataclass
@@ -94,7 +94,10 @@ def _recipe(arguments: list[str]) -> tuple[str | None, str, list[str]]:
 def _elsewhere(family: str, arguments: list[str]) -> dict[str, str]:
     """Options that were typed and that other families have."""
     names = [argument.split("=")[0].replace("_", "-") for argument in arguments if argument.startswith("--")]
-    found = {name: owners(name.removeprefix("--").removeprefix("no-").replace("-", "_")) for name in names}
+    found = {
+        name: families_with_option(name.removeprefix("--").removeprefix("no-").replace("-", "_"))
+        for name in names
+    }
     return {
         name: f"regard train {', '.join(others)}"
         for name, others in found.items()
@@ -106,7 +109,7 @@ def _options(family: type[LanguageModel]) -> type:
     """All options of a family in groups: text, model, training, machine."""
     import tyro
 
-    data, tokens, model, *training = option_kinds(family)
+    data, tokens, model, *training = option_classes(family)
     unused = unused_options(family)
     groups = {"text": _fields(data) + _fields(tokens), "model": _fields(model)}
     for kind in training:

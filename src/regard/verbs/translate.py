@@ -17,7 +17,7 @@ from regard.probabilities import translation
 from regard.probabilities.links import parse_line
 from regard.probabilities.sampling import Sampling
 from regard.probabilities.translation import Search, Translation, crossing_sites
-from regard.runs.run import Run, translator
+from regard.runs.run import Run, require_translator
 from regard.text.files import decode
 from regard.text.parallel import read_lines
 from regard.tokens.word_groups import line_groups, word_groups
@@ -93,7 +93,7 @@ def translate(
         out: Draw the attention of the first sentence's best translation: .svg or .png.
         edit: Change the model: a JSON file of edits, or the JSON itself.
     """
-    opened = translator(edited(run, edit))
+    opened = require_translator(edited(run, edit))
     if out is not None:
         check_ending(Path(out), PICTURES)
     if not abs(length_penalty) <= MOST_PENALTY:
@@ -205,7 +205,7 @@ def _filter(call: Call) -> None:
     """Standard input, a line in and a line out: each is written before the next is read."""
     if call.values["out"] is not None:
         raise UserError("`out` draws one sentence: give it, or `file`")
-    run = translator(edited(call.values["run"], call.values["edit"]))
+    run = require_translator(edited(call.values["run"], call.values["edit"]))
     rest = {name: value for name, value in call.values.items() if name not in ("run", "text", "edit")}
     for number, data in enumerate(sys.stdin.buffer, 1):
         line = decode(data, f"standard input, line {number}").rstrip("\r\n")

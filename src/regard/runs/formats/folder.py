@@ -11,9 +11,9 @@ from typing import Any, final
 from safetensors import SafetensorError
 from safetensors.torch import load_file
 
-from regard.boundary import build, check_depth, of_file, parse_json
+from regard.boundary import build, check_depth, parse_json, quote_fields
 from regard.errors import UserError
-from regard.machine.disk import LOCK, file_hash, write_json, write_tensors, write_whole
+from regard.machine.disk import LOCK, file_hash, write_atomically, write_json, write_tensors
 from regard.models import family_class
 from regard.models.contract import LanguageModel
 from regard.runs.formats.format import Format
@@ -123,7 +123,7 @@ def _open(folder: Path, config: RunConfig) -> tuple[LanguageModel, Tokenizer, To
         SafetensorError,
         UserError,
     ) as error:
-        reason = of_file(str(error)).splitlines()[0]
+        reason = quote_fields(str(error)).splitlines()[0]
         raise UserError(
             f"{folder}: {CONFIG} does not fit the files beside it ({reason}); train the run again"
         ) from None
@@ -135,7 +135,7 @@ def write_run(run: Run, folder: Path, **outcome: Any) -> Run:
     write_tensors(run.model.tensors(), folder / MODEL)
     tokenizers = {TOKENIZER: run.tokenizer} | ({} if run.source is None else {SOURCE_TOKENIZER: run.source})
     for name, tokenizer in tokenizers.items():
-        write_whole(folder / name, json.dumps(tokenizer.to_json(), ensure_ascii=False).encode())
+        write_atomically(folder / name, json.dumps(tokenizer.to_json(), ensure_ascii=False).encode())
     hashes = {name: file_hash(folder / name) for name in (MODEL, *tokenizers)}
     config = dataclasses.replace(run.config, **outcome, files=hashes)
     write_json(dataclasses.asdict(config), folder / CONFIG)

@@ -13,7 +13,7 @@ from regard.errors import UserError
 from regard.models.contract import LanguageModel
 from regard.probabilities.decoder import ENDED, Writing, generate
 from regard.probabilities.measures import measure, token_losses
-from regard.text.builtin import topics
+from regard.text.builtin import built_in_text
 from regard.text.files import Source, hold_out_files, read
 from regard.tokens.choose import train_tokenizer
 from regard.tokens.contract import Encoded, Tokenizer
@@ -115,7 +115,7 @@ def first_tokens(tokenizer: Tokenizer, sources: list[Source], tokens: int) -> En
 
 def _texts(options: TextOptions) -> tuple[list[Source], list[Source], list[Source]]:
     """Training, validation and test text; without the last two, the end of the training text is held out for validation."""
-    sources = read(options.text) or [topics()]
+    sources = read(options.text) or [built_in_text()]
     valid, test = read(options.valid), read(options.test)
     if valid or test or not options.hold:
         return sources, valid, test

@@ -20,7 +20,7 @@ from regard.parts.look import Look
 from regard.text.puzzles import Puzzle, Questions
 from regard.training.loop import descend
 from regard.training.options import TrainingOptions
-from regard.training.task import Batch, Batches, Task, nobody
+from regard.training.task import Batch, Batches, Task, ignore_reports
 
 QUESTIONS = 64  # of a batch
 TESTED = 200  # questions at each length
@@ -35,7 +35,7 @@ SMALL: dict[str, dict[str, Any]] = {
 
 
 @dataclass(frozen=True)
-class Solved:
+class PuzzleResult:
     """One family at one length: the share of right answers with its 95% interval, and the weight on the right place, if there is one."""
 
     family: str
@@ -46,7 +46,7 @@ class Solved:
     right_weight: float | None
 
 
-def solvers() -> list[str]:
+def puzzle_families() -> list[str]:
     """The families that can be trained on puzzles: those that read text and learn by descent."""
     classes = ((name, family_class(name)) for name in FAMILIES)
     return [name for name, family in classes if family.learns == "descent" and family.reads == "text"]
@@ -78,8 +78,10 @@ class QuestionBatches(Batches):
 
     def batch(self, epoch: int, step: int) -> Batch:
         chance = torch.Generator().manual_seed(self.seed * 1_000_003 + step)
-        length = self.puzzle.trained[int(torch.randint(0, len(self.puzzle.trained), (), generator=chance))]
-        asked = self.puzzle.ask(length, QUESTIONS, chance)
+        length = self.puzzle.training_lengths[
+            int(torch.randint(0, len(self.puzzle.training_lengths), (), generator=chance))
+        ]
+        asked = self.puzzle.training_questions(length, QUESTIONS, chance)
         rows = {"tokens_BT": read_rows(asked, self.start), "targets_BT": targets(asked)}
         real = int((asked.targets_NT >= 0).sum())
         inputs = {name: tensor.to(self.device) for name, tensor in rows.items()}
@@ -100,7 +102,7 @@ def targets(asked: Questions) -> Tensor:
     return torch.nn.functional.pad(asked.targets_NT, (1, 0), value=-1)
 
 
-def train_on(puzzle: Puzzle, family: str, steps: int, seed: int) -> LanguageModel:
+def train_on_puzzle(puzzle: Puzzle, family: str, steps: int, seed: int) -> LanguageModel:
     """A small model of a family, trained on the puzzle's small questions."""
     torch.manual_seed(seed)
     kind = family_class(family)
@@ -118,16 +120,18 @@ def train_on(puzzle: Puzzle, family: str, steps: int, seed: int) -> LanguageMode
         **{**own, "learning_rate": rate}, weight_decay=0.0, steps=steps, evaluate_every=steps
     )
     with tempfile.TemporaryDirectory() as folder:
-        descend(model, PuzzleTask(puzzle), training, seed, Path(folder), choose_machine("fp32"), nobody)
+        descend(
+            model, PuzzleTask(puzzle), training, seed, Path(folder), choose_machine("fp32"), ignore_reports
+        )
     return model.to("cpu").eval()
 
 
 @torch.inference_mode()
-def measure_on(puzzle: Puzzle, family: str, models: list[LanguageModel], length: int) -> Solved:
+def measure_on_puzzle(puzzle: Puzzle, family: str, models: list[LanguageModel], length: int) -> PuzzleResult:
     """The questions of all models are counted together."""
     right, asked_all, weights = 0, 0, list[float]()
     for seed, model in enumerate(models):
-        asked = puzzle.test(length, TESTED, torch.Generator().manual_seed(1000 + seed))
+        asked = puzzle.test_questions(length, TESTED, torch.Generator().manual_seed(1000 + seed))
         for rows in torch.arange(TESTED).split(max(1, TEST_TOKENS // (length + 2))):
             part = Questions(asked.tokens_NT[rows], asked.targets_NT[rows], asked.right_NT[rows])
             look = Look([name for name, site in model.sites().items() if site.holds == "weights"])
@@ -139,7 +143,7 @@ def measure_on(puzzle: Puzzle, family: str, models: list[LanguageModel], length:
             weights += _right_weights(look, part)
     low, high = wilson(right, asked_all)
     mean_weight = sum(weights) / len(weights) if weights else None
-    return Solved(family, length, right / asked_all, low, high, mean_weight)
+    return PuzzleResult(family, length, right / asked_all, low, high, mean_weight)
 
 
 @torch.inference_mode()
