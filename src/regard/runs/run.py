@@ -12,6 +12,7 @@ import torch
 from regard import __version__
 from regard.errors import UserError
 from regard.machine.disk import absolute, relocated
+from regard.models import family_name
 from regard.models.contract import LanguageModel
 from regard.text import parallel
 from regard.text.builtin import BUILT_IN, built_in_text
@@ -99,6 +100,10 @@ class Run:
     folder: Path | None = None
     source: Tokenizer | None = None  # the tokenizer of source sentences
 
+    def __str__(self) -> str:
+        """The folder of the run, in messages."""
+        return str(self.folder or self.config.made_from or self.config.family)
+
     @property
     def fingerprint(self) -> str | None:
         """The hash of the weights."""
@@ -154,7 +159,7 @@ def describe(model: LanguageModel, texts: Texts = Texts(), **known: Any) -> RunC
     """The config of a run with this model."""
     versions = {"regard": __version__, "torch": torch.__version__, "python": platform.python_version()}
     return RunConfig(
-        family=model.family,
+        family=family_name(type(model)),
         vocabulary_size=model.vocabulary_size,
         source_size=None if model.given is None else model.given.size,
         model=dataclasses.asdict(model.config),

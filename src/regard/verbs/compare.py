@@ -5,7 +5,7 @@ import json
 import math
 import shutil
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, get_args
@@ -14,7 +14,8 @@ from regard.boundary import parse_json
 from regard.errors import Busy, Interrupted, UserError
 from regard.machine.disk import file_hash, lock_folder, write_json
 from regard.machine.threads import WaitingTime
-from regard.models import families_that_read, family_class
+from regard.models import families_that_read, family_class, known_family
+from regard.models.contract import LanguageModel
 from regard.probabilities.ladder import Column, Ladder, ladders
 from regard.probabilities.measures import summarise, token_losses
 from regard.probabilities.ranking import Result, notes, ranked_rows
@@ -36,6 +37,8 @@ from regard.verbs.train import Trained, train
 PLAN, RESULTS = "plan.json", "results.json"
 TOO_BUSY = 0.25  # seconds waited in each second: a quarter of a core was missing
 Finished = Callable[[Result], None]
+Family = type[LanguageModel]
+Families = Mapping[str, Family]  # the class of each family, by its name in the table
 
 
 @dataclass(frozen=True)
@@ -85,30 +88,35 @@ class Plan:
             if getattr(self, name) not in choices:
                 raise UserError(f"`{name}` is one of {', '.join(choices)}; not {getattr(self, name)!r}")
         for name in self.families:
-            family, kind = self.of(name)
-            if family_class(family).reads != "text":
-                raise UserError(
-                    f"{family} translates; compare is for: {', '.join(families_that_read('text'))}"
-                )
-            if kind not in get_args(Kind):
-                raise UserError(f"{name}: tokens are {', '.join(get_args(Kind))}")
             if self.families.count(name) > 1:
                 raise UserError(f"{name} is named twice")
 
     def of(self, name: str) -> tuple[str, str]:
-        """(family, tokens) of a name such as ngram or ngram:word."""
-        family, _, kind = name.partition(":")
-        return family, kind or self.tokens
+        """(family, tokens) of a name such as ngram, ngram:word, my_module:Family or my_module:Family:word."""
+        family, _, kind = name.rpartition(":")
+        if family and kind in get_args(Kind):
+            return family, kind
+        if known_family(family) is not None:
+            raise UserError(f"{name}: tokens are {', '.join(get_args(Kind))}")
+        return name, self.tokens
 
-    def in_minutes(self, name: str) -> bool:
-        """Whether the budget of this training is a time."""
-        return self.tokens_each is None and family_class(self.of(name)[0]).learns == "descent"
+    def classes(self, find: Callable[[str], Family]) -> Families:
+        """The classes of the families; `find` gives the class of a family's name."""
+        classes = {name: find(self.of(name)[0]) for name in self.families}
+        for name, family in classes.items():
+            if family.reads != "text":
+                there = ", ".join(families_that_read("text"))
+                raise UserError(f"{self.of(name)[0]} translates; compare is for: {there}")
+        return classes
 
-    def trainings(self) -> Iterator[tuple[str, int, str]]:
+    def in_minutes(self, family: Family) -> bool:
+        """Whether the budget of this family's training is a time."""
+        return self.tokens_each is None and family.learns == "descent"
+
+    def trainings(self, classes: Families) -> Iterator[tuple[str, int, str]]:
         """(name, seed, folder). Counting gives the same with every seed, so it is done once."""
-        for name in self.families:
-            counts = family_class(self.of(name)[0]).learns == "counting"
-            for seed in range(1, 2 if counts else self.seeds + 1):
+        for name, family in classes.items():
+            for seed in range(1, 2 if family.learns == "counting" else self.seeds + 1):
                 yield name, seed, name.replace(":", "-") + (f"-{seed}" if seed > 1 else "")
 
 
@@ -147,8 +155,8 @@ def compare(
     """
     out = Path(out)
     if resume:
-        return _finish(out, listener, finished)
-    names = (families,) if isinstance(families, str) else tuple(families)
+        return _finish(out, _tuple(families), listener, finished)
+    names = _tuple(families)
     plan = Plan(
         families=names or tuple(families_that_read("text")),
         tokens=tokens,
@@ -157,6 +165,7 @@ def compare(
         tokens_each=tokens_each,
         seeds=seeds,
     )
+    classes = plan.classes(family_class)
     check_free(out)
     created = not out.exists()
     with lock_folder(out):
@@ -164,7 +173,7 @@ def compare(
         try:
             plan = dataclasses.replace(plan, texts=_write_parts(out, text))
             write_json(asdict(plan), out / PLAN)
-            return _carry_out(plan, out, listener, finished)
+            return _carry_out(plan, classes, out, listener, finished)
         except UserError:
             if created and not any(
                 path.name == CONFIG for path in out.rglob("*")
@@ -173,7 +182,11 @@ def compare(
             raise
 
 
-def _finish(out: Path, listener: Listener, finished: Finished) -> Comparison:
+def _tuple(names: Names) -> tuple[str, ...]:
+    return (names,) if isinstance(names, str) else tuple(names)
+
+
+def _finish(out: Path, names: tuple[str, ...], listener: Listener, finished: Finished) -> Comparison:
     """Finish a stopped comparison: finished runs stay, a stopped training is resumed. Nothing is ever removed."""
     if not (out / PLAN).is_file():
         raise UserError(f"{out}: no comparison to resume there; give the `out` of one that was stopped")
@@ -183,17 +196,31 @@ def _finish(out: Path, listener: Listener, finished: Finished) -> Comparison:
         plan = parse_json(
             Plan, (out / PLAN).read_bytes(), f"{out}: {PLAN} is damaged; compare again into another `out`"
         )
+        if names not in ((), plan.families):
+            began = f"this comparison began with `families` {','.join(plan.families)}"
+            raise UserError(f"{out}: {began}; a resumed comparison cannot change them")
+        classes = plan.classes(family_class if names else _of_plan)
         _check_parts(out, plan.texts)
-        return _carry_out(plan, out, listener, finished)
+        return _carry_out(plan, classes, out, listener, finished)
 
 
-def _carry_out(plan: Plan, out: Path, listener: Listener, finished: Finished) -> Comparison:
+def _of_plan(name: str) -> Family:
+    """The class of a family that the plan names. A name that only a file gives is never imported."""
+    family = known_family(name)
+    if family is None:
+        raise UserError(f"{name} is neither part of regard nor installed; give the same `families` again")
+    return family
+
+
+def _carry_out(
+    plan: Plan, classes: Families, out: Path, listener: Listener, finished: Finished
+) -> Comparison:
     results, columns, left_out, waited = list[Result](), list[Column](), dict[str, UserError](), list[float]()
-    for name, seed, folder in plan.trainings():
+    for name, seed, folder in plan.trainings(classes):
         begun, waiting = (out / folder).exists(), WaitingTime()
         try:
-            trained = _trained(plan, name, seed, out, out / folder, listener)
-            waited += [waiting.share() or 0.0] if plan.in_minutes(name) else []
+            trained = _trained(plan, classes[name], name, seed, out, out / folder, listener)
+            waited += [waiting.share() or 0.0] if plan.in_minutes(classes[name]) else []
             result, column = _measured(name, seed, trained, _parts(out, "test"))
         except UserError as error:
             if (
@@ -229,10 +256,12 @@ def _busy(waited: float) -> list[str]:
     ]
 
 
-def _trained(plan: Plan, name: str, seed: int, out: Path, folder: Path, listener: Listener) -> Trained:
-    family, kind = plan.of(name)
+def _trained(
+    plan: Plan, family: Family, name: str, seed: int, out: Path, folder: Path, listener: Listener
+) -> Trained:
+    _, kind = plan.of(name)
     if (folder / CONFIG).is_file():
-        run = load(folder)
+        run = load(folder, family)
         config = run.config
         return Trained(run, config.steps, config.tokens, config.seconds, config.loss)
     if (folder / TRAINING).is_file():
@@ -246,14 +275,13 @@ def _trained(plan: Plan, name: str, seed: int, out: Path, folder: Path, listener
     return train(family, out=str(folder), **parts, **budget, **own, listener=listener)
 
 
-def _budget(family: str, plan: Plan) -> dict[str, Any]:
-    kind = family_class(family)
-    if kind.learns != "descent":
+def _budget(family: Family, plan: Plan) -> dict[str, Any]:
+    if family.learns != "descent":
         return {}
     if plan.tokens_each is None:
         return {"minutes": 0.3 if plan.minutes is None else plan.minutes, "evaluate_every": 100}
-    training = with_defaults(TrainingOptions, kind.training_defaults)()
-    length = kind.Config().context if kind.bounded else training.segment
+    training = with_defaults(TrainingOptions, family.training_defaults)()
+    length = family.Config().context if family.bounded else training.segment
     return {"steps": math.ceil(plan.tokens_each / (training.batch * length)), "evaluate_every": 100}
 
 
@@ -336,7 +364,7 @@ def main(arguments: list[str]) -> None:
     from regard.verbs.train_options import live_line
 
     call = parse(compare, arguments)
-    if call.values["resume"] and call.given - {"out", "resume", "json"}:
+    if call.values["resume"] and call.given - {"out", "resume", "json", "families"}:
         raise UserError(
             "--resume goes on with the text and options a comparison began with: give --out alone"
         )

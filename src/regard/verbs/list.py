@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from regard.lessons.lesson import LESSONS
-from regard.models import FAMILIES
+from regard.models import family_names
 from regard.text.puzzles import PUZZLES
 from regard.training.recipes import RECIPES
 from regard.verbs.parsing import parse
@@ -18,7 +18,7 @@ def list() -> dict[str, Any]:
     'ngram'
     """
     return {
-        "families": [*FAMILIES],
+        "families": family_names(),
         "recipes": [*RECIPES],
         "lessons": [*LESSONS],
         "puzzles": [*PUZZLES],
@@ -32,7 +32,7 @@ def main(arguments: Sequence[str]) -> None:
         print_json(list())
         return
     print(
-        f"families: {', '.join(FAMILIES)}\n\nrecipes (regard train --recipe NAME --data FOLDER), with the figure that each reached:"
+        f"families: {', '.join(family_names())}\n\nrecipes (regard train --recipe NAME --data FOLDER), with the figure that each reached:"
     )
     for name, make in RECIPES.items():
         print(f"  {name:<30} {make().figure}")

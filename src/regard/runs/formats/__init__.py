@@ -3,8 +3,10 @@
 from pathlib import Path
 
 from regard.errors import UserError
+from regard.models import FAMILIES, family_class
+from regard.models.contract import LanguageModel
 from regard.runs.formats.arpa import Arpa
-from regard.runs.formats.folder import RunFolder
+from regard.runs.formats.folder import RunFolder, read_config
 from regard.runs.formats.format import Format
 from regard.runs.formats.gpt2 import Gpt2
 from regard.runs.run import Run
@@ -12,18 +14,32 @@ from regard.runs.run import Run
 FORMATS: tuple[Format, ...] = (Arpa(), Gpt2(), RunFolder())
 
 
-def load(path: str | Path) -> Run:
-    """Open a run: a folder that `regard train` wrote, an ARPA file, or a GPT-2 checkpoint. Weights are memory-mapped, not copied.
+def load(path: str | Path, family: str | type[LanguageModel] | None = None) -> Run:
+    """Open a run: a folder that `regard train` wrote, an ARPA file, or a GPT-2 checkpoint. Weights are memory-mapped.
+
+    A run whose family is neither part of regard nor installed needs `family`: the class, or its name "MODULE:CLASS".
 
     >>> run = regard.load("runs/ngram")  # doctest: +SKIP
     """
+    named = None if family is None else family_class(family)
     place = Path(path)
     if not place.exists():
         raise UserError(f"{place}: no such run; regard train makes one")
     for form in FORMATS:
         if form.recognises(place):
-            return form.read(place)
+            if named is not None and not form.any_family:
+                raise UserError(f"{place}: is {form.about}, whose family is known; leave out `family`")
+            return form.read(place, named)
     raise UserError(f"{place}: not a run; there are: {', '.join(form.about for form in FORMATS)}")
+
+
+def is_from_outside(path: str | Path) -> bool:
+    """Whether a path is a run folder of a family that is not regard's."""
+    return (
+        Path(path).is_dir()
+        and RunFolder().recognises(Path(path))
+        and read_config(Path(path)).family not in FAMILIES
+    )
 
 
 def as_run(run: Run | str | Path) -> Run:

@@ -5,6 +5,7 @@ config.json holds the hashes of the other files, so a damaged run is told from a
 
 import dataclasses
 import json
+import re
 from pathlib import Path
 from typing import Any, final
 
@@ -14,7 +15,7 @@ from safetensors.torch import load_file
 from regard.boundary import build, check_depth, parse_json, quote_fields
 from regard.errors import UserError
 from regard.machine.disk import LOCK, file_hash, write_atomically, write_json, write_tensors
-from regard.models import family_class
+from regard.models import FAMILIES, known_family
 from regard.models.contract import LanguageModel
 from regard.runs.formats.format import Format
 from regard.runs.run import FORMAT, Run, RunConfig
@@ -29,18 +30,19 @@ SOURCE_TOKENIZER = "source_tokenizer.json"
 class RunFolder(Format):
     name = "regard"
     about = "a run folder"
+    any_family = True
 
     def recognises(self, path: Path) -> bool:
         return path.is_dir()
 
-    def read(self, path: Path) -> Run:
+    def read(self, path: Path, family: type[LanguageModel] | None = None) -> Run:
         config = read_config(path)
         for name, expected in config.files.items():
             if not (path / name).is_file():
                 raise UserError(f"{path}: half written ({name} is missing); train the run again")
             if file_hash(path / name) != expected:
                 raise UserError(f"{path}: {name} was changed after it was saved; train the run again")
-        model, tokenizer, source = _open(path, config)
+        model, tokenizer, source = _open(path, config, _family(path, config.family, family))
         return Run(model, tokenizer, config, path, source)
 
     def write(self, run: Run, out: Path) -> None:
@@ -104,8 +106,22 @@ def _record_1(record: dict[str, Any]) -> dict[str, Any]:
 OLDER = {1: _from_format_1}  # a reader for each older format
 
 
-def _open(folder: Path, config: RunConfig) -> tuple[LanguageModel, Tokenizer, Tokenizer | None]:
-    family = family_class(config.family)
+def _family(folder: Path, name: str, named: type[LanguageModel] | None) -> type[LanguageModel]:
+    """The class of a run's family. A name that only a file gives is never imported."""
+    if name in FAMILIES and named not in (None, known_family(name)):
+        raise UserError(f"{folder}: is a run of {name}, which is part of regard; leave out `family`")
+    family = named or known_family(name)
+    if family is None:
+        again = name if re.fullmatch(r"[\w.]+:[\w.]+", name) else "MODULE:CLASS"
+        raise UserError(
+            f"{folder}: its family {name} is neither part of regard nor installed; name it: `family` {again}"
+        )
+    return family
+
+
+def _open(
+    folder: Path, config: RunConfig, family: type[LanguageModel]
+) -> tuple[LanguageModel, Tokenizer, Tokenizer | None]:
     try:
         names = [name for name in (TOKENIZER, SOURCE_TOKENIZER) if name in config.files]
         tokenizer, *source = (
