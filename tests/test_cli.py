@@ -1,8 +1,11 @@
 """The command line as a person meets it: what it prints, what it exits with, and what a mistake costs."""
 
+import contextlib
 import errno
+import itertools
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -13,6 +16,8 @@ import pytest
 
 from regard import cli
 from regard.errors import MachineError
+from regard.models import FAMILIES, family_class
+from regard.verbs.train_options import train_options
 
 TEXT = "the cat sat on the mat\nthe dog sat on the log\n" * 9
 
@@ -229,7 +234,7 @@ def test_damaged_runs_are_told_from_whole_ones(run: Path, regard_cli):
     (run / "config.json").write_text(config.replace('"format": 2', '"format": 99'))
     refused(regard_cli("evaluate", "run", "--text", "text.txt"), "format 99")
     (run / "config.json").write_text(config.replace('"family": "ngram"', '"family": "oracle"'))
-    refused(regard_cli("evaluate", "run", "--text", "text.txt"), "'oracle'")
+    refused(regard_cli("evaluate", "run", "--text", "text.txt"), "oracle")
     (run / "config.json").write_text(config.replace('"order": 3', '"order": "three"'))
     refused(regard_cli("evaluate", "run", "--text", "text.txt"), "does not fit")
     for gone in ("texts", "files"):
@@ -355,8 +360,45 @@ def test_help_is_quick_and_loads_nothing_heavy():
     assert done.stdout.splitlines()[-1] == "[]"
 
 
-def test_help_of_every_verb(regard_cli):
-    for verb in cli.VERBS:
-        done = regard_cli(verb, "--help")
-        assert done.returncode == 0, done.stderr
-        assert done.stdout.startswith(f"usage: regard {verb}")
+@pytest.mark.parametrize("verb", [*cli.VERBS, *(f"train {family}" for family in FAMILIES)])
+def test_help_fits_80_columns_and_says_what_every_option_does(monkeypatch, capsys, verb: str):
+    monkeypatch.setenv("COLUMNS", "80")
+    with contextlib.suppress(SystemExit):
+        cli.main([*verb.split(), "--help"])
+    page = capsys.readouterr().out
+    assert page.startswith(f"usage: regard {verb}")
+    assert max(map(len, page.splitlines())) <= 80
+    assert not re.search(r"None|\(\)|`", page), page  # types and defaults of Python, names in backticks
+    lines = page.splitlines()
+    for line, after in itertools.pairwise(lines):
+        if line.startswith("  --"):  # the help stands in the column after the flag, or below it
+            assert line[28:] or after.startswith(" " * 28 + after.strip()[:1]), line
+
+
+def test_help_groups_options_the_common_ones_first():
+    options = train_options(family_class("transformer"))
+    groups = list(dict.fromkeys(option.group for option in options))
+    assert groups == ["text", "model", "training", "machine", "output"]
+    first = {group: next(option.name for option in options if option.group == group) for group in groups}
+    assert first == {
+        "text": "text",
+        "model": "layers",
+        "training": "steps",
+        "machine": "size",
+        "output": "json",
+    }
+
+
+def test_the_help_of_a_no_flag_says_what_the_flag_does():
+    for family in FAMILIES:
+        for option in train_options(family_class(family)):
+            assert option.about, f"{family}: {option.flag} has no help"
+            assert "Off:" not in option.about
+            if option.flag.startswith("--no-"):
+                assert re.match("(Give|Leave out|Read) ", option.about), option
+
+
+def test_usual_short_names_are_answered_with_ours(capsys):
+    for short, ours in {"--lr": "--learning-rate", "--bs": "--batch", "--epochs": "--steps"}.items():
+        assert cli.main(["train", "transformer", short, "3"]) == 2
+        assert f"has no option {short}; did you mean {ours}?" in capsys.readouterr().err

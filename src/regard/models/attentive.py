@@ -77,7 +77,10 @@ class Attentive(LanguageModel):
         weight_dropout: float = 0.0
         """Share of the weights from state to state left out while training (AWD-LSTM)."""
         tied: bool = True
-        """State and context are projected to the embedding's width, and the readout uses the embedding's own vectors."""
+        """State and context are projected to the embedding's width, and the readout uses the embedding's own vectors.
+
+        Off: Read state and context out directly, with vectors of the readout's own instead of the embedding's.
+        """
         copy: CopyName = "none"
         """Copy earlier words: average of softmax and attention, or a gate learned in the attention's softmax (pointer sentinel)."""
 

@@ -53,7 +53,7 @@ class Dan(LanguageModel):
         dropout: float = 0.2
         """Share of features left out while training."""
         tied: bool = True
-        """The readout uses the embedding's own vectors."""
+        """The readout uses the embedding's own vectors. Off: Give the readout vectors of its own, instead of the embedding's."""
 
         def __post_init__(self) -> None:
             check_at_least(0, lookback=self.lookback)

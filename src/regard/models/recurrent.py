@@ -50,7 +50,7 @@ class Recurrent(LanguageModel, ABC):
         weight_dropout: float = 0.0
         """Share of the weights from state to state left out while training (AWD-LSTM)."""
         tied: bool = True
-        """The readout uses the embedding's own vectors."""
+        """The readout uses the embedding's own vectors. Off: Give the readout vectors of its own, instead of the embedding's."""
 
         def __post_init__(self) -> None:
             check_at_least(1, layers=self.layers, width=self.width)

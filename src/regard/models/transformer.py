@@ -59,9 +59,9 @@ class Transformer(LanguageModel):
     @dataclass(frozen=True, kw_only=True)
     class Config(TrunkConfig):
         tied: bool = True
-        """The readout uses the embedding's own vectors."""
+        """The readout uses the embedding's own vectors. Off: Give the readout vectors of its own, instead of the embedding's."""
         readout_bias: bool = True
-        """The readout adds a learned number for each token; GPT-2's readout does not."""
+        """The readout adds a learned number for each token. Off: Leave out the bias of the readout, as GPT-2 does."""
         copy: CopyName = "none"
         """Copy earlier words: average of softmax and attention, or a gate learned in the attention's softmax (pointer sentinel)."""
 

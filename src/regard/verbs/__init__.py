@@ -1,1 +1,1 @@
-"""The verbs, one file each. `regard.X` and `regard X` are the same function: its typed arguments are the options."""
+"""The verbs, one file each. `regard.X` and `regard X` are one function: its arguments are the options."""

@@ -16,18 +16,26 @@ from regard.probabilities.attention_links import (
     attention_maps,
     best_head,
     links_of_heads,
-    measured_on,
     model_1,
+    sentences_to_measure,
 )
 from regard.probabilities.ibm_models import CountedName, count_links
-from regard.probabilities.links import Symmetry, agreement, check_links, parse_links, symmetrised, written
+from regard.probabilities.links import (
+    Symmetry,
+    agreement,
+    check_links,
+    format_links,
+    parse_links,
+    symmetrised,
+)
 from regard.probabilities.translation import crossing_sites
 from regard.runs.formats import as_run
 from regard.runs.run import Run, require_translator
 from regard.text import parallel
 from regard.text.files import read_file
 from regard.text.parallel import Links, Parallel, words
-from regard.verbs.parsing import Argument, File, OtherRun, Out, parse
+from regard.verbs.options import Argument
+from regard.verbs.parsing import File, OtherRun, Out, parse
 from regard.verbs.printing import print_json, print_lines, tell
 
 By = Literal["attention", "model-1", "hmm"]
@@ -58,7 +66,7 @@ class Aligned:
         figures["agreement_with_model_1"] = 1 - agreement(self.links, self.baseline).aer
         if self.pairs.alignments is None:
             return figures
-        rest = measured_on(self.chosen_on, self.pairs)
+        rest = sentences_to_measure(self.chosen_on, self.pairs)
         sure, possible = self.pairs.alignments[rest], (self.pairs.possible or self.pairs.alignments)[rest]
         figures |= vars(agreement(self.links[rest], sure, possible))
         figures["model_1_aer"] = agreement(self.baseline[rest], sure, possible).aer
@@ -311,7 +319,7 @@ def main(arguments: list[str]) -> None:
         return
     lines = result.lines()
     for links in lines:
-        print(written(links))
+        print(format_links(links))
     if len(lines) > len(result.links):
         tell(f"{len(lines) - len(result.links)} pairs are empty on a side or too long: their lines are empty")
     figures = result.figures().items()

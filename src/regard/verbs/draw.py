@@ -10,7 +10,8 @@ import numpy as np
 
 from regard.errors import UserError
 from regard.inside.output import write_drawing
-from regard.verbs.parsing import Argument, parse
+from regard.verbs.options import Argument
+from regard.verbs.parsing import parse
 from regard.verbs.printing import print_json
 
 Weights = Annotated[str | Path | np.ndarray, Argument(Path, positional=True, metavar="FILE")]

@@ -1,4 +1,4 @@
-"""The command line of a verb, read by tyro into the arguments of the verb's function. Every mistake is one line."""
+"""tyro reads the command line of a verb into the arguments of its function. Every mistake is one line."""
 
 import dataclasses
 import io
@@ -12,6 +12,7 @@ from typing import Annotated, Any
 
 from regard.errors import UserError
 from regard.parts.edits import Edit
+from regard.runs.formats import is_from_outside, load
 from regard.runs.run import Run
 from regard.verbs.help import print_help, summary
 from regard.verbs.options import Argument, Option, verb_options
@@ -24,6 +25,13 @@ Out = Annotated[str | Path | None, Argument(Path | None, metavar="FILE")]
 Names = Annotated[str | Sequence[str], Argument(tuple[str, ...], metavar="NAME")]
 Edits = Annotated[Sequence[Edit] | str | Path | None, Argument(str | None, metavar="FILE")]
 Numbers = Annotated[Sequence[int] | None, Argument(tuple[int, ...] | None, metavar="N")]
+FAMILY = Option(
+    name="family",
+    type=str | None,
+    default=None,
+    about="The class of the run's family, if that is neither part of regard nor installed.",
+    metavar="MODULE:CLASS",
+)
 
 
 @dataclass(frozen=True)
@@ -39,7 +47,23 @@ def parse(verb: Callable[..., Any], arguments: list[str], name: str | None = Non
     """The arguments of a verb's function from a command line."""
     name, options = name or verb.__name__, verb_options(verb, commas=Names)
     about, examples = summary(verb)
-    return parse_options(options, arguments, name, about, examples)
+    runs = [option for option in options if option.metavar == "RUN"]
+    if not runs:
+        return parse_options(options, arguments, name, about, examples)
+    first = [option for option in options if not option.group]
+    call = parse_options([*first, FAMILY, *options[len(first) :]], arguments, name, about, examples)
+    return _with_family(call, runs)
+
+
+def _with_family(call: Call, runs: list[Option]) -> Call:
+    """The call with its runs opened, if `--family` names the class of their family."""
+    values = dict(call.values)
+    family = values.pop("family")
+    for option in runs if family is not None else []:
+        path = values[option.name]
+        if path is not None and (option.positional or is_from_outside(path)):
+            values[option.name] = load(path, family)
+    return Call(values, call.json, call.given)
 
 
 def parse_options(
@@ -70,18 +94,17 @@ def _read_with_tyro(options: list[Option], arguments: list[str], verb: str) -> A
     fields = list[tuple[str, Any, Any]]()
     for option in options:
         kind: Any = Annotated[option.type, tyro.conf.arg(metavar=option.metavar)]
-        kind = tyro.conf.Positional[kind] if option.positional else kind
+        if option.positional:
+            kind = tyro.conf.Positional[kind]  # type: ignore[misc]
         required = option.default is dataclasses.MISSING
-        fields.append(
-            (option.name, kind, dataclasses.field() if required else dataclasses.field(default=option.default))
-        )
+        field = dataclasses.field() if required else dataclasses.field(default=option.default)
+        fields.append((option.name, kind, field))
     kind = dataclasses.make_dataclass("Options", fields, frozen=True, kw_only=True)
+    config = (tyro.conf.FlagCreatePairsOff,)
     complaint = io.StringIO()
     try:
         with redirect_stderr(complaint):
-            return tyro.cli(
-                kind, args=arguments, prog=f"regard {verb}", config=(tyro.conf.FlagCreatePairsOff,), add_help=False
-            )
+            return tyro.cli(kind, args=arguments, prog=f"regard {verb}", config=config, add_help=False)
     except SystemExit:
         raise UserError(f"{_one_line(complaint.getvalue())}; see regard {verb} --help") from None
 
