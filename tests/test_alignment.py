@@ -11,7 +11,14 @@ import torch
 import regard
 from regard.cli import main
 from regard.probabilities.ibm_models import FLOOR, CountedAligner, Jumps, count_links
-from regard.probabilities.links import agreement, from_weights, parse_links, symmetrise, to_words, written
+from regard.probabilities.links import (
+    agreement,
+    format_links,
+    links_from_weights,
+    parse_links,
+    symmetrise,
+    weights_by_word,
+)
 from regard.text import parallel
 from regard.text.parallel import Parallel
 
@@ -237,7 +244,7 @@ def test_one_pair_is_shown_in_every_form_with_the_truth_framed(
         "--target",
         pairs.targets[1],
         "--gold",
-        written(pairs.alignments[1]),
+        format_links(pairs.alignments[1]),
     ]
     assert main([*looked, "--form", "arcs", "--out", "arcs.svg"]) == 0
     assert capsys.readouterr().out.count("✓") == len(right) + 1  # and once to say what it means
@@ -251,12 +258,14 @@ def test_one_pair_is_shown_in_every_form_with_the_truth_framed(
 def test_subwords_become_words_and_sinks_are_hidden():
     weights_TS = torch.tensor([[0.1, 0.2, 0.3, 0.4], [0.5, 0.1, 0.1, 0.3], [0.0, 0.6, 0.2, 0.2]])
     source, target = [range(0, 2), range(2, 3)], [range(0, 1), range(1, 3)]
-    torch.testing.assert_close(to_words(weights_TS, source, target), torch.tensor([[0.3, 0.3], [0.6, 0.15]]))
-    with_end = to_words(weights_TS, [*source, range(3, 4)], target)
+    torch.testing.assert_close(
+        weights_by_word(weights_TS, source, target), torch.tensor([[0.3, 0.3], [0.6, 0.15]])
+    )
+    with_end = weights_by_word(weights_TS, [*source, range(3, 4)], target)
     torch.testing.assert_close(with_end, torch.tensor([[0.3, 0.3, 0.4], [0.6, 0.15, 0.25]]))
-    assert from_weights(with_end, 2) == {(0, 1)}  # the first looks most at the end, which is no word
-    assert from_weights(with_end[:, :2], 2) == {(0, 0), (0, 1)}
-    naive = to_words(weights_TS, source, target, shifted=False)
+    assert links_from_weights(with_end, 2) == {(0, 1)}  # the first looks most at the end, which is no word
+    assert links_from_weights(with_end[:, :2], 2) == {(0, 0), (0, 1)}
+    naive = weights_by_word(weights_TS, source, target, shifted=False)
     torch.testing.assert_close(
         naive[0], torch.tensor([0.6, 0.1])
     )  # the row of the state that has read the word

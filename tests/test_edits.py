@@ -190,7 +190,7 @@ def test_json_there_and_back():
             '{"do": "zero", "site": "embedding", "row": [1]}',
             "zero: 'row' is not known here; it has: site, heads",
         ),
-        ('{"do": "zero", "site": "embedding", "rows": 1}', "'rows' is a list; not 1"),
+        ('{"do": "zero", "site": "embedding", "rows": 1}', "'rows' must be a list; not 1"),
         ('{"do": "zero", "site": "layer9.feed"}', "no site matches 'layer9.feed'; there are: embedding"),
         (
             '{"do": "zero", "site": "layer0.attention", "heads": [3]}',

@@ -13,7 +13,7 @@ from regard.inside.page import page
 from regard.models.contract import Given, LanguageModel, Padded, State
 from regard.models.predictions import SoftmaxPrediction
 from regard.parts.look import Look, Site, declare
-from regard.probabilities.quality import paired
+from regard.probabilities.quality import paired_bootstrap
 from regard.probabilities.translation import Search, translate
 from regard.tokens.words import WordTokenizer
 
@@ -120,9 +120,9 @@ def test_names_are_copied_through(tmp_path: Path):
 
 
 def test_two_translators_are_told_apart_or_not(taught: Path, capsys):
-    same = paired(["a b c d"] * 20, ["a b c d"] * 20, ["a b c d"] * 20)["bleu"]
+    same = paired_bootstrap(["a b c d"] * 20, ["a b c d"] * 20, ["a b c d"] * 20)["bleu"]
     assert (same.score, same.difference, same.p_value) == (pytest.approx(100), 0, 1)
-    better = paired(["a b x y"] * 20, ["a b c d"] * 20, ["a b c d"] * 20)["bleu"]
+    better = paired_bootstrap(["a b x y"] * 20, ["a b c d"] * 20, ["a b c d"] * 20)["bleu"]
     assert better.difference > 50
     assert better.p_value < 0.05
     files = ["--source", str(taught / "en.txt"), "--target", str(taught / "es.txt")]
@@ -291,5 +291,5 @@ def test_half_the_digits_say_the_same(taught: Path, capsys):
     assert [said[0].score for said in half] == pytest.approx([said[0].score for said in whole], abs=0.01)
     assert main(["translate", str(taught / "run"), lines[0], "--precision", "auto"]) == 0
     assert capsys.readouterr().out.strip() == whole[0][0].text
-    with pytest.raises(UserError, match="`precision` is one of auto, fp32, bf16"):
+    with pytest.raises(UserError, match="`precision` must be one of auto, fp32, bf16"):
         regard.translate(taught / "run", lines, precision="fp16")

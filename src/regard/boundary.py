@@ -1,6 +1,9 @@
-"""The boundary: data from outside is parsed once into frozen dataclasses, and every mistake is one line that names the field.
+"""Parses data from outside into frozen dataclasses.
 
-Data from outside are options (from Python or the command line), config files, plans and edits. pydantic checks types and ranges.
+Every mistake in the data is one line that names the field.
+
+Data from outside are options (from Python or the command line), config files, plans and edits. pydantic
+checks their types and ranges.
 """
 
 import dataclasses
@@ -15,21 +18,27 @@ from pydantic import TypeAdapter, ValidationError
 from regard.errors import UserError
 
 T = TypeVar("T")
-DEEPEST = 32  # nested brackets of a JSON text: no file of ours has more than eight
-KINDS = {  # pydantic's error types, in our words
-    "int_type": "is a whole number",
-    "int_from_float": "is a whole number",
-    "int_parsing_size": "is a whole number below 2 ** 63",
-    "float_type": "is a number",
-    "finite_number": "is a finite number",
-    "bool_type": "is True or False",
-    "string_type": "is a text",
-    "tuple_type": "is a list",
-    "list_type": "is a list",
-    "dict_type": "is an object",
+MAX_DEPTH = 32  # nested brackets of a JSON text; files that this package writes have at most eight
+MESSAGES = {  # for pydantic's error types
+    "int_type": "must be a whole number",
+    "int_from_float": "must be a whole number",
+    "int_parsing_size": "must be a whole number below 2 ** 63",
+    "float_type": "must be a number",
+    "finite_number": "must be a finite number",
+    "bool_type": "must be True or False",
+    "string_type": "must be a string",
+    "tuple_type": "must be a list",
+    "list_type": "must be a list",
+    "dict_type": "must be an object",
     "missing": "is missing",
     "unexpected_keyword_argument": "is not known here",
     "extra_forbidden": "is not known here",
+}
+BOUNDS = {  # pydantic's error type: the key of the bound, and its word
+    "greater_than": ("gt", "above"),
+    "greater_than_equal": ("ge", "at least"),
+    "less_than": ("lt", "below"),
+    "less_than_equal": ("le", "at most"),
 }
 
 
@@ -40,7 +49,7 @@ def _adapter(kind: Any) -> TypeAdapter[Any]:
 
 
 def _configure(kind: Any) -> None:
-    """Make pydantic refuse unknown keys, infinities and NaN in a dataclass and in the dataclasses of its fields."""
+    """Make pydantic refuse unknown keys, infinities and NaN in a dataclass and in those of its fields."""
     if dataclasses.is_dataclass(kind) and isinstance(kind, type):
         kind.__pydantic_config__ = {"extra": "forbid", "allow_inf_nan": False}  # type: ignore[attr-defined]
         for hint in get_type_hints(kind).values():
@@ -50,15 +59,15 @@ def _configure(kind: Any) -> None:
 
 
 def build(kind: Callable[..., T], values: Mapping[str, Any]) -> T:
-    """A frozen dataclass from named values, every one checked against the type of its field."""
+    """Make a frozen dataclass from named values. Each value is checked against the type of its field."""
     try:
-        return _adapter(kind).validate_json(json.dumps(values, default=_plain), strict=True)
+        return _adapter(kind).validate_json(json.dumps(values, default=_json_value), strict=True)
     except ValidationError as error:
         raise UserError(_mistake(error)) from None
 
 
-def _plain(value: Any) -> Any:
-    """Values that JSON does not have, as those that it has: paths, and NumPy's and torch's numbers."""
+def _json_value(value: Any) -> Any:
+    """Convert a value that JSON lacks: a path to a string, a number of NumPy or torch to a plain number."""
     return value.item() if isinstance(value, SupportsItem) else str(value)
 
 
@@ -68,7 +77,7 @@ class SupportsItem(Protocol):
 
 
 def parse_json(kind: Callable[..., T], text: bytes, where: str) -> T:
-    """A frozen dataclass from JSON, or one line that says where and what is wrong."""
+    """Make a frozen dataclass from JSON. An error is one line with the file, the field and the mistake."""
     check_depth(text, where)
     try:
         return _adapter(kind).validate_json(text, strict=True)
@@ -77,41 +86,42 @@ def parse_json(kind: Callable[..., T], text: bytes, where: str) -> T:
 
 
 def quote_fields(mistake: str) -> str:
-    """A mistake in a file. Its fields are no options: the command line must not spell them as flags."""
+    """Replace backticks in the message about a file: the command line must not spell its fields as flags."""
     return mistake.replace("`", "'")
 
 
 def check_depth(text: bytes, where: str) -> None:
-    """Refuse JSON that is nested so deeply that a parser could run out of stack."""
+    """Refuse JSON with so many nested brackets that a parser could overflow its stack."""
     depth = 0
     for mark in re.finditer(rb'"(?:[^"\\]|\\.)*"|[\[{]|[\]}]', text):
         depth += {b"[": 1, b"{": 1, b"]": -1, b"}": -1}.get(mark.group(), 0)
-        if depth > DEEPEST:
-            raise UserError(f"{where}: is nested more than {DEEPEST} brackets deep")
+        if depth > MAX_DEPTH:
+            raise UserError(f"{where}: has more than {MAX_DEPTH} nested brackets")
 
 
 def _mistake(error: ValidationError) -> str:
+    """One line for the first of pydantic's errors."""
     first = error.errors(include_url=False)[0]
     field = ".".join(str(part) for part in first["loc"] if not str(part).startswith("function"))
     name = f"`{field}` " if field else ""
     kind, context = first["type"], first.get("ctx", {})
     if kind == "json_invalid":
         return f"is not JSON ({context.get('error', first['msg'])})"
-    if kind == "literal_error":
-        return f"{name}is one of {_choices(context['expected'])}; not {_shown(first['input'])}"
     if kind in ("missing", "unexpected_keyword_argument", "extra_forbidden"):
-        return f"{name}{KINDS[kind]}"
-    bounds = {"greater_than": "gt", "greater_than_equal": "ge", "less_than": "lt", "less_than_equal": "le"}
-    if kind in bounds:
-        words = {"gt": "above", "ge": "at least", "lt": "below", "le": "at most"}[bounds[kind]]
-        return f"{name}must be {words} {context[bounds[kind]]}; not {_shown(first['input'])}"
-    return f"{name}{KINDS.get(kind, first['msg'])}; not {_shown(first['input'])}"
+        return f"{name}{MESSAGES[kind]}"
+    value = _shortened(first["input"])
+    if kind == "literal_error":
+        return f"{name}must be one of {_choices(context['expected'])}; not {value}"
+    if kind in BOUNDS:
+        key, word = BOUNDS[kind]
+        return f"{name}must be {word} {context[key]}; not {value}"
+    return f"{name}{MESSAGES.get(kind, first['msg'])}; not {value}"
 
 
 def _choices(expected: str) -> str:
     return ", ".join(re.findall(r"'([^']*)'", expected)) or expected
 
 
-def _shown(value: Any) -> str:
+def _shortened(value: Any) -> str:
     text = repr(value)
     return text if len(text) <= 60 else f"{text[:57]}..."

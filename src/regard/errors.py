@@ -1,4 +1,4 @@
-"""Errors, told apart by whose mistake they are, and notices. The command line turns each into one line and an exit code."""
+"""Errors, by who has to act, and notices. The command line turns each into one line and an exit code."""
 
 import warnings
 
@@ -12,17 +12,17 @@ class Busy(UserError):
 
 
 class MachineError(Exception):
-    """The machine's trouble: disk, memory, NaN (exit code 1). The message says what to free or lower."""
+    """A failure of the machine: disk, memory, NaN (exit code 1). The message says what to free or lower."""
 
 
 class Interrupted(KeyboardInterrupt):
-    """Ctrl-C after everything was saved (exit code 130). The message says how to go on."""
+    """Ctrl-C after the work so far was saved (exit code 130). The message says how to resume."""
 
 
 class Notice(UserWarning):
-    """Something that the person should know while the work goes on, such as a damaged checkpoint that was set aside."""
+    """A message for the user while the work goes on, such as the name of a damaged checkpoint."""
 
 
 def notify(text: str) -> None:
-    """Tell the person. From Python it is a warning; the command line writes it as one line on standard error."""
+    """Show a notice: a warning in Python, one line on standard error on the command line."""
     warnings.warn(Notice(text), stacklevel=3)

@@ -1,11 +1,14 @@
-"""Ranges of options. A message names an option by its field in backticks; the command line spells it as a flag."""
+"""Checks of numeric options.
+
+A message names an option by its field in backticks; the command line spells the flag.
+"""
 
 from regard.errors import UserError
 
 
 def check_seed(seed: int) -> int:
     if not 0 <= seed < 2**63:
-        raise UserError("`seed` is a whole number, 0 or more and below 2 ** 63")
+        raise UserError("`seed` must be a whole number from 0 to 2 ** 63 - 1")
     return seed
 
 

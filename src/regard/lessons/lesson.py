@@ -5,11 +5,12 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from importlib import import_module
-from typing import Any
-
-from torch import Tensor
+from typing import TYPE_CHECKING, Any
 
 from regard.errors import UserError
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 LESSONS = {
     "counting": "regard.lessons.counts:counting",
@@ -59,7 +60,7 @@ class Lesson:
         return next(step.values[name] for step in reversed(self.steps) if name in step.values)
 
 
-def numbers(tensor: Tensor) -> Any:
+def numbers(tensor: "Tensor") -> Any:
     """A tensor as numbers."""
     return tensor.detach().tolist()
 

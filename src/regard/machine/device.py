@@ -23,19 +23,22 @@ def best_device() -> torch.device:
 
 
 def choose_machine(precision: Precision) -> Machine:
-    """The GPU if there is one. With `auto`, bf16 if a matrix product in bf16 is faster, which is measured once."""
+    """Choose the GPU if there is one.
+
+    With `auto`, choose bf16 if a measured matrix product is faster in bf16.
+    """
     device = best_device()
     if device.type == "cuda" and precision != "fp32":
         torch.set_float32_matmul_precision("high")  # products that stay in fp32 may run in TF32
-    plain, half = _product_rate(device, torch.float32), _product_rate(device, torch.bfloat16)
-    bf16 = half > 1.2 * plain if precision == "auto" else precision == "bf16"
-    return Machine(device, bf16, half if bf16 else plain)
+    fp32_rate, bf16_rate = _product_rate(device, torch.float32), _product_rate(device, torch.bfloat16)
+    bf16 = bf16_rate > 1.2 * fp32_rate if precision == "auto" else precision == "bf16"
+    return Machine(device, bf16, bf16_rate if bf16 else fp32_rate)
 
 
 def in_precision(precision: Precision) -> torch.autocast:
-    """Runs linear layers in bf16 if that is requested, or with `auto` if bf16 is faster on this machine."""
+    """A context for linear layers in bf16: with `bf16`, and with `auto` if bf16 is faster here."""
     if precision not in get_args(Precision):
-        raise UserError(f"`precision` is one of {', '.join(get_args(Precision))}; not {precision!r}")
+        raise UserError(f"`precision` must be one of {', '.join(get_args(Precision))}; not {precision!r}")
     bf16 = choose_machine("auto").bf16 if precision == "auto" else precision == "bf16"
     return torch.autocast(best_device().type, torch.bfloat16, enabled=bf16)
 
@@ -44,8 +47,8 @@ def _product_rate(device: torch.device, dtype: torch.dtype, size: int = 768) -> 
     square = torch.randn(size, size, generator=torch.Generator().manual_seed(0)).to(device, dtype)
     best = float("inf")
     for _ in range(4):
-        began = time.perf_counter()
+        started = time.perf_counter()
         total = (square @ square)[0, 0]
         float(total)  # waits for the device
-        best = min(best, time.perf_counter() - began)
+        best = min(best, time.perf_counter() - started)
     return 2 * size**3 / best

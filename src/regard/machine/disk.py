@@ -1,4 +1,4 @@
-"""Files that are whole or absent, and folders that one process writes at a time."""
+"""Writes files atomically, and locks a folder so that one process writes into it at a time."""
 
 import glob
 import hashlib
@@ -16,12 +16,12 @@ from safetensors.torch import save_file
 
 from regard.errors import Busy, MachineError
 
-LOCK = ".lock"  # held by the process that writes into a folder; the operating system releases it when the process dies
+LOCK = ".lock"  # locked by the process that writes into the folder; a dead process holds no lock
 
 
 @contextmanager
 def lock_folder(folder: Path) -> Iterator[None]:
-    """Hold the lock of an output folder, which is made if it is missing."""
+    """Hold the lock of an output folder. The folder is made if it is missing."""
     folder.mkdir(parents=True, exist_ok=True)
     lock = FileLock(folder / LOCK)
     try:
@@ -33,21 +33,24 @@ def lock_folder(folder: Path) -> Iterator[None]:
     try:
         yield
     finally:
-        (folder / LOCK).unlink(
-            missing_ok=True
-        )  # while it is held: filelock notices a file that is no longer there
+        # the file is removed while the lock is held: a process that waits for a removed file notices and
+        # makes another
+        (folder / LOCK).unlink(missing_ok=True)
         lock.release()
 
 
 def write_atomically(path: Path, data: bytes) -> None:
-    """Write a file beside its place, flush it to disk and rename it: a kill at any moment leaves the old file or the new one."""
-    beside = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    """Write a file under a temporary name, flush it to disk and rename it.
+
+    A kill leaves the old file or the new one.
+    """
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
-        beside.write_bytes(data)
-        flush(beside)
-        os.replace(beside, path)
+        temporary.write_bytes(data)
+        flush(temporary)
+        os.replace(temporary, path)
     finally:
-        beside.unlink(missing_ok=True)
+        temporary.unlink(missing_ok=True)
 
 
 def write_json(data: dict[str, Any], path: Path) -> None:
@@ -69,18 +72,24 @@ def file_hash(path: Path) -> str:
 
 
 def absolute(path: str) -> str:
-    """A path as a run keeps it: it does not depend on where a command was typed. `-` is standard input and stays."""
+    """An absolute path, so that a run does not depend on the current folder.
+
+    `-` (standard input) stays as it is.
+    """
     return path if path == "-" else os.path.abspath(path)
 
 
 def relocated(path: str, then: str, now: Path) -> str:
-    """A path that a run kept when it lay in the folder `then`. Text that was moved together with the run to `now` is found."""
+    """A text's path after its run has moved from the folder `then` to `now`.
+
+    The result is the path at the same place relative to the run, if a file is there; otherwise the old path.
+    """
     moved = os.path.normpath(os.path.join(os.path.abspath(now), os.path.relpath(path, then)))
     return moved if path != "-" and (os.path.exists(moved) or glob.glob(moved)) else path
 
 
 def flush(path: Path) -> None:
-    """Wait until a file, or the names in a folder, are on the disk."""
+    """Wait until a file, or the list of names in a folder, is on the disk."""
     handle = os.open(path, os.O_RDONLY)
     try:
         os.fsync(handle)

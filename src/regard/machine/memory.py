@@ -1,8 +1,9 @@
-"""What glibc does with freed memory. Other C libraries are left as they are.
+"""Settings of glibc's malloc. Other C libraries are left as they are.
 
-glibc's defaults are wrong in two cases. While n-grams are counted, it keeps freed blocks of up to 32 MB in its heap, where tables that
-stay in use pin them down: counting wikitext-2 at order 5 peaks 70 MB higher. While a network is trained, it returns larger blocks to the
-system at once, and the system clears their pages again for the next step: up to half of a step's time (docs/benchmarks.md).
+glibc's defaults are wrong in two cases. While n-grams are counted, glibc keeps freed blocks of up to 32 MB in
+its heap, and tables that stay in use pin these blocks down: counting wikitext-2 at order 5 peaks 70 MB
+higher. While a network is trained, glibc returns larger blocks to the system at once, and the system clears
+their pages again for the next step: up to half of a step's time (docs/benchmarks.md).
 """
 
 import ctypes
@@ -10,24 +11,27 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-TRIM_THRESHOLD, MMAP_THRESHOLD, MMAP_MAX = -1, -3, -4  # malloc.h
+TRIM_THRESHOLD, MMAP_THRESHOLD, MMAP_MAX = -1, -3, -4  # numbers of malloc.h
 NEVER, MIB = 2**31 - 1, 2**20
 
 
 def release_freed_memory() -> None:
-    """Return unused heap pages to the system."""
+    """Return unused pages of the heap to the system."""
     _glibc("malloc_trim", 0)
 
 
 @contextmanager
 def keep_freed_memory() -> Iterator[None]:
-    """Keep freed memory in the heap inside the context, and return all of it afterwards."""
+    """Keep freed memory in the heap inside the context, for reuse.
+
+    Afterwards all of it returns to the system.
+    """
     _glibc("mallopt", MMAP_MAX, 0)
     _glibc("mallopt", TRIM_THRESHOLD, NEVER)
     try:
         yield
     finally:
-        # MMAP_MAX is the default; the thresholds are those that glibc reaches in any process that frees large blocks
+        # 65536 is glibc's default; any process that frees large blocks reaches these two thresholds
         _glibc("mallopt", MMAP_MAX, 65536)
         _glibc("mallopt", MMAP_THRESHOLD, 32 * MIB)
         _glibc("mallopt", TRIM_THRESHOLD, 64 * MIB)

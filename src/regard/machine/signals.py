@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM while something is computed that must end whole."""
+"""Ctrl-C and SIGTERM during work that must not stop half-way."""
 
 import signal
 from collections.abc import Iterator
@@ -9,22 +9,25 @@ from typing import Any
 
 @dataclass
 class Stop:
-    asked: bool = False
+    requested: bool = False
 
 
 @contextmanager
-def stopping() -> Iterator[Stop]:
-    """The first Ctrl-C (or SIGTERM) sets `asked`, so that the loop can stop after a whole step; the second one stops at once."""
+def delayed_stop() -> Iterator[Stop]:
+    """Delay Ctrl-C and SIGTERM: the first one sets `requested`, the second one raises KeyboardInterrupt.
+
+    A loop inside the context reads `requested` after each whole step and stops by itself.
+    """
     stop = Stop()
 
-    def ask(*_: Any) -> None:
-        if stop.asked:
+    def handle(*_: Any) -> None:
+        if stop.requested:
             raise KeyboardInterrupt
-        stop.asked = True
+        stop.requested = True
 
     try:
-        before = {number: signal.signal(number, ask) for number in (signal.SIGINT, signal.SIGTERM)}
-    except ValueError:  # signals reach the main thread alone
+        before = {number: signal.signal(number, handle) for number in (signal.SIGINT, signal.SIGTERM)}
+    except ValueError:  # only the main thread may set signal handlers
         yield stop
         return
     try:

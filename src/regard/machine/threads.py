@@ -1,7 +1,8 @@
 """OpenMP threads: how long they spin, and how long they had to wait for a core.
 
-torch's Linux wheels use GNU's libgomp. A libgomp thread that has nothing to do spins for a while before it sleeps. On a machine with
-one busy core, two threads that spin for each other are slower than one thread (docs/benchmarks.md, "A busy machine").
+torch's Linux wheels use GNU's libgomp. An idle libgomp thread spins for a while before it sleeps. On a
+machine with one busy core, two threads that spin for each other are slower than one thread
+(docs/benchmarks.md, "A busy machine").
 """
 
 import os
@@ -9,39 +10,44 @@ import time
 from pathlib import Path
 from typing import final
 
-SPINS = "1000"  # measured: as fast as the default on idle cores, and the fastest of those tried beside a busy core
-CHOICES = ("GOMP_SPINCOUNT", "OMP_WAIT_POLICY")  # variables by which a person chooses for themselves
+# measured: as fast as the default on idle cores, and the fastest value tried beside a busy core
+SPINS = "1000"
+CHOICES = ("GOMP_SPINCOUNT", "OMP_WAIT_POLICY")  # variables with which a user makes another choice
 
 
 def limit_spinning() -> None:
-    """Make idle OpenMP threads sleep soon. libgomp reads the variable once, when torch is imported: call this before."""
+    """Make idle OpenMP threads sleep soon.
+
+    Call this before torch is imported: libgomp then reads the variable.
+    """
     if not any(name in os.environ for name in CHOICES):
         os.environ["GOMP_SPINCOUNT"] = SPINS
 
 
 @final
 class WaitingTime:
-    """Measures the share of time in which the threads of this process were ready to run and had no core.
+    """Measures the share of time in which threads of this process were ready to run and had no core.
 
-    The kernel counts that time for every thread (the second field of Linux's schedstat). Other systems do not tell: the share is None.
+    Linux counts that time for every thread (the second field of schedstat). On other systems the share is
+    None.
     """
 
     def __init__(self) -> None:
-        self._began, self._waited = time.perf_counter(), _waited_seconds()
+        self._started, self._waited = time.perf_counter(), _waited_seconds()
 
     def share(self) -> float | None:
-        """Seconds of waiting for each second since the meter was made; 0.5 means that half a core was missing."""
+        """Seconds of waiting for each second since the start; 0.5 means that half a core was missing."""
         waited = _waited_seconds()
         if waited is None or self._waited is None:
             return None
-        return max(0.0, waited - self._waited) / max(1e-9, time.perf_counter() - self._began)
+        return max(0.0, waited - self._waited) / max(1e-9, time.perf_counter() - self._started)
 
 
 def _waited_seconds() -> float | None:
-    total, seen = 0, False
+    nanoseconds = list[int]()
     for task in Path("/proc/self/task").glob("*/schedstat"):
         try:
-            total, seen = total + int(task.read_text().split()[1]), True
-        except (OSError, ValueError, IndexError):  # the thread ended, or the kernel does not count
+            nanoseconds.append(int(task.read_text().split()[1]))
+        except (OSError, ValueError, IndexError):  # the thread has ended, or the kernel does not count
             continue
-    return total / 1e9 if seen else None
+    return sum(nanoseconds) / 1e9 if nanoseconds else None

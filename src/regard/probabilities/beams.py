@@ -1,4 +1,6 @@
-"""Beam search on the contract: any language model, from any state, many rows at once. A beam of one is greedy search.
+"""Beam search finds the likeliest continuations of any language model's state, for many rows at once.
+
+A beam of size 1 is greedy search.
 
 Shape legend: B sentences, K beams, V vocabulary, T steps, C candidates.
 """
@@ -15,10 +17,12 @@ from regard.tokens.batches import shift_right
 
 @dataclass(frozen=True)
 class Hypothesis:
-    ids: list[int]  # without the end
+    """A continuation of the state. Hypotheses are ranked by `score`."""
+
+    ids: list[int]  # without the end token
     log_prob: float
-    score: float  # log P / length ** penalty, the end counted
-    ended: bool = True  # False: the length limit was reached
+    score: float  # log P / length ** penalty; the length includes the end token
+    ended: bool = True  # False if the hypothesis reached the length limit without an end token
 
 
 @torch.inference_mode()
@@ -32,17 +36,18 @@ def beam_search(
     exactly: int | None = None,
     prefix: Sequence[int] = (),
 ) -> list[list[Hypothesis]]:
-    """The best hypotheses of each row of `state`, at most `beam` of them, the best first. Every hypothesis begins with `prefix`.
+    """Return the best hypotheses of each row of `state`, at most `beam` of them, the best first.
 
-    No prefix is read twice: the state goes on from the best parents. A row is done when none of its running beams can pass its finished
-    ones. `exactly` makes every hypothesis so many tokens long, the end counted, for measuring speed.
+    Every hypothesis begins with `prefix`. Each token is read once: the states of the surviving beams are
+    picked from the states of their parents. A row is finished when no running beam can overtake its `beam`
+    best finished hypotheses. `exactly` gives every hypothesis this length (end token included); speed
+    measurements use it.
     """
     device, rows = model.device, len(longest_B)
-    alive = torch.arange(rows)  # the sentences that are still written
+    alive = torch.arange(rows)  # the rows that are not finished
     score_BK = torch.full((rows, beam), -torch.inf, device=device)
-    score_BK[:, 0], state = _read_prefix(
-        model, state, rows, prefix
-    )  # all beams are equal at first: only one goes on
+    # All beams are equal at first, so only the first of them gets a finite score.
+    score_BK[:, 0], state = _read_prefix(model, state, rows, prefix)
     state = state.pick(torch.arange(rows, device=device).repeat_interleave(beam))
     token_BK = torch.full((rows, beam), prefix[-1] if prefix else model.start, device=device)
     written_BKT = torch.tensor(prefix, dtype=torch.long, device=device).expand(rows, beam, -1)
@@ -53,7 +58,8 @@ def beam_search(
         if exactly is not None:
             log_probs_BKV[:, :, end] = -torch.inf if step < exactly else 0
         size = log_probs_BKV.shape[2]
-        # twice as many candidates as beams: however many of them end, enough go on
+        # 2 * beam candidates: each parent has one candidate that ends, so at least `beam` candidates do not
+        # end.
         best_BC = (score_BK.unsqueeze(2) + log_probs_BKV).flatten(1).topk(min(2 * beam, beam * size), 1)
         parent_BC, chosen_BC = best_BC.indices // size, best_BC.indices % size
         ends_BC = chosen_BC == end
@@ -89,7 +95,7 @@ def _fill_up(
     penalty: float,
     beam: int,
 ) -> None:
-    """At the limit of a row's length, hypotheses without an end are taken as they are."""
+    """Fill a row's hypotheses with running beams when the length limit is reached."""
     for ids, value in unended:
         if value > -torch.inf and len(hypotheses) < beam:
             hypotheses.append(Hypothesis(ids, value, value / step**penalty, ended=False))
@@ -98,7 +104,7 @@ def _fill_up(
 def _read_prefix(
     model: LanguageModel, state: State, rows: int, prefix: Sequence[int]
 ) -> tuple[Tensor, State]:
-    """(log P of the prefix in each row, the state after all but its last token)."""
+    """Return log P of the prefix in each row, and the state before the last token of the prefix is read."""
     if not prefix:
         return torch.zeros(rows, device=model.device), state
     targets_BT = torch.tensor(prefix, device=model.device).expand(rows, -1)
@@ -117,7 +123,7 @@ def _collect(
     penalty: float,
     beam: int,
 ) -> None:
-    """Add the hypotheses among the best candidates that end at this step."""
+    """Add the candidates that end at this step, and are among the `beam` best, to the finished hypotheses."""
     place_N, candidate_N = (ends_BC[:, :beam] & (value_BC[:, :beam] > -torch.inf)).nonzero(as_tuple=True)
     if not len(place_N):
         return
@@ -132,7 +138,7 @@ def _collect(
 def _settled(
     finished: list[list[Hypothesis]], alive: Tensor, score_BK: Tensor, step: int, penalty: float, beam: int
 ) -> Tensor:
-    """Rows with enough finished hypotheses, none of which a running beam could pass if it ended now."""
+    """(B): True for rows with `beam` finished hypotheses that no running beam would overtake by ending now."""
     best = (score_BK[:, 0] / step**penalty).tolist()
     settled = []
     for sentence, running in zip(alive.tolist(), best, strict=True):

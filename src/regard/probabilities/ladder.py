@@ -1,6 +1,7 @@
-"""The ladder: every token of a text with each model's surprisal side by side, so that one sees who knew.
+"""A ladder is a table: a row for each token of a text, and a column for each model's surprisal.
 
-Models stand side by side where they read the same tokens. A column's sum is that model's loss times the number of tokens.
+A ladder holds the models that read the same tokens. The sum of a column is the model's loss times the number
+of tokens.
 
 Shape legend: N tokens, M models.
 """
@@ -18,7 +19,7 @@ PASSAGE = 48  # tokens that a report shows
 
 @dataclass(frozen=True)
 class Column:
-    """One model's -log P of every token, in nats."""
+    """One model's surprisal, -log P in nats, of every token."""
 
     name: str
     tokenizer: Tokenizer
@@ -28,12 +29,14 @@ class Column:
 
 @dataclass(frozen=True)
 class Ladder:
+    """The surprisals of several models on the same tokens."""
+
     tokens: list[str]
     names: list[str]
     nll_NM: Tensor
 
     def passage(self, length: int = PASSAGE) -> "Ladder":
-        """The stretch on which the models differ most."""
+        """Return the passage of `length` tokens on which the models' surprisals differ most."""
         spread_N = torch.nan_to_num(self.nll_NM, posinf=30.0)
         spread_N = spread_N.amax(1) - spread_N.amin(1)
         running = torch.cat([spread_N.new_zeros(1), spread_N.cumsum(0)])
@@ -42,31 +45,27 @@ class Ladder:
         return Ladder(self.tokens[first : first + length], self.names, self.nll_NM[first : first + length])
 
     def write(self, path: Path) -> None:
-        """A line a token: the token, then every model's surprisal."""
+        """Write a .tsv file with a line for each token: the token, then every model's surprisal."""
         with path.open("w", encoding="utf-8") as file:
             file.write("\t".join(["token", *self.names]) + "\n")
             for token, row in zip(self.tokens, self.nll_NM.tolist(), strict=True):
-                file.write("\t".join([_visible(token), *(f"{nll:.6f}" for nll in row)]) + "\n")
+                file.write("\t".join([_one_cell(token), *(f"{nll:.6f}" for nll in row)]) + "\n")
 
 
 def ladders(columns: list[Column]) -> list[Ladder]:
-    """One for each way to read the text; the models in the order in which they come."""
+    """Return a ladder for each tokenizer of the models. Models keep their order."""
     groups: dict[str, list[Column]] = {}
     for column in columns:
         groups.setdefault(str(column.tokenizer.to_json()), []).append(column)
-    found = []
+    tables = list[Ladder]()
     for group in groups.values():
-        tokenizer, ids = group[0].tokenizer, group[0].text.ids_N.tolist()
-        found.append(
-            Ladder(
-                [tokenizer.name(i) for i in ids],
-                [c.name for c in group],
-                torch.stack([c.nll_N for c in group], 1),
-            )
-        )
-    return found
+        tokenizer = group[0].tokenizer
+        names = [tokenizer.name(token) for token in group[0].text.ids_N.tolist()]
+        nll_NM = torch.stack([column.nll_N for column in group], 1)
+        tables.append(Ladder(names, [column.name for column in group], nll_NM))
+    return tables
 
 
-def _visible(token: str) -> str:
-    """Without tabs and line ends, which would end a cell or a line."""
+def _one_cell(token: str) -> str:
+    """Escape tabs and line ends, which would end a cell or a line of the file."""
     return token.replace("\t", "\\t").replace("\n", "\\n").replace("\r", "\\r")

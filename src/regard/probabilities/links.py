@@ -1,6 +1,6 @@
-"""Word alignments: links from weights, both directions put together, error rates, and links in text form.
+"""Word alignments as sets of links: from weights, combined over two directions, compared, parsed and written.
 
-A link (i, j) joins source word i and target word j, from 0.
+A link (i, j) joins source word i and target word j. Words are counted from 0.
 
 Shape legend: H heads, T target positions, S source positions, I source words, J target words.
 """
@@ -18,19 +18,24 @@ from regard.tokens.word_groups import group_weights
 Symmetry = Literal["intersection", "union", "grow-diag", "grow-diag-final", "grow-diag-final-and"]
 
 
-def from_weights(weights_JI: Tensor, words: int) -> Links:
-    """Each target word with the source word of its highest weight. Words without weight, or with most of it behind the words, have none."""
+def links_from_weights(weights_JI: Tensor, words: int) -> Links:
+    """Link each target word to the source word with its highest weight.
+
+    A target word has no link if its weights are 0, or if its highest weight lies on a column after the source
+    words.
+    """
     best_J = weights_JI.max(1)
     pairs = enumerate(zip(best_J.values.tolist(), best_J.indices.tolist(), strict=True))
     return frozenset((i, j) for j, (weight, i) in pairs if weight > 0 and i < words)
 
 
-def to_words(
+def weights_by_word(
     weights_TS: Tensor, source: Sequence[Sequence[int]], target: Sequence[Sequence[int]], shifted: bool = True
 ) -> Tensor:
-    """(J, I): the rows of a target word's tokens averaged, the columns of a source word's tokens added; other tokens are left out.
+    """(J, I): averages the rows of a target word's tokens, and adds the columns of a source word's tokens.
 
-    Row t of `weights_TS` is the state that predicts token t. Without `shifted`, a word takes the next row: the state that has read it.
+    Row t of `weights_TS` belongs to the state that predicts token t. Without `shifted`, a word takes the next
+    row instead, which belongs to the state that has read the word. Tokens outside all words are left out.
     """
     rows = target if shifted else [[min(t + 1, len(weights_TS) - 1) for t in word] for word in target]
     return group_weights(weights_TS, rows, source)
@@ -38,7 +43,11 @@ def to_words(
 
 @dataclass(frozen=True)
 class Agreement:
-    """Alignment error rate (Och and Ney 2003): 1 - (|A & S| + |A & P|) / (|A| + |S|), with sure links S among the possible P."""
+    """The error rate, precision and recall of links A, given sure links S and possible links P (S in P).
+
+    AER = 1 - (|A & S| + |A & P|) / (|A| + |S|), precision = |A & P| / |A|, recall = |A & S| / |S|
+    (Och and Ney 2003).
+    """
 
     aer: float
     precision: float
@@ -48,67 +57,73 @@ class Agreement:
 def agreement(
     links: Sequence[Links], sure: Sequence[Links], possible: Sequence[Links] | None = None
 ) -> Agreement:
-    """How well links agree with the sure and the possible links of the same sentences."""
-    every = sure if possible is None else [one | other for one, other in zip(sure, possible, strict=True)]
-    made, certain = sum(map(len, links)), sum(map(len, sure))
-    in_sure = sum(len(one & other) for one, other in zip(links, sure, strict=True))
-    in_possible = sum(len(one & other) for one, other in zip(links, every, strict=True))
-    if not made and not certain:
-        return Agreement(
-            aer=0.0, precision=1.0, recall=1.0
-        )  # there was nothing to link, and nothing was linked
+    """Compare links with the sure and the possible links of the same sentences."""
+    allowed = sure if possible is None else [s | p for s, p in zip(sure, possible, strict=True)]
+    links_count, sure_count = sum(map(len, links)), sum(map(len, sure))
+    in_sure = sum(len(a & s) for a, s in zip(links, sure, strict=True))
+    in_possible = sum(len(a & p) for a, p in zip(links, allowed, strict=True))
+    if (
+        not links_count and not sure_count
+    ):  # sentences without links, and none were predicted: a perfect result
+        return Agreement(aer=0.0, precision=1.0, recall=1.0)
     return Agreement(
-        aer=1 - (in_sure + in_possible) / max(1, made + certain),
-        precision=in_possible / made if made else 0.0,
-        recall=in_sure / certain if certain else 0.0,
+        aer=1 - (in_sure + in_possible) / max(1, links_count + sure_count),
+        precision=in_possible / links_count if links_count else 0.0,
+        recall=in_sure / sure_count if sure_count else 0.0,
     )
 
 
 def symmetrise(forward: Links, backward: Links, how: Symmetry) -> Links:
-    """Two alignments of one pair, both as (source, target), put together as in Moses' symal (Koehn et al. 2003 and 2005).
+    """Combine two alignments of one sentence pair, as Moses' symal does (Koehn et al. 2003 and 2005).
 
-    grow-diag begins with the intersection and adds links of the union that touch a chosen link and have a free word on either side.
-    `final` then adds links of either direction with a free word on either side; `final-and` with free words on both sides.
+    Both alignments hold (source, target) links. grow-diag begins with the intersection. It adds links of the
+    union that touch an accepted link (diagonally too) and have an unlinked word on at least one side. `final`
+    then adds links of either direction with an unlinked word on at least one side; `final-and` requires
+    unlinked words on both sides.
     """
     if how == "intersection":
         return forward & backward
     if how == "union":
         return forward | backward
-    chosen, every = set(forward & backward), forward | backward
-    sources, targets = {i for i, _ in chosen}, {j for _, j in chosen}
+    accepted, union = set(forward & backward), forward | backward
+    sources, targets = {i for i, _ in accepted}, {j for _, j in accepted}
 
     def add(link: tuple[int, int]) -> None:
-        chosen.add(link)
+        accepted.add(link)
         sources.add(link[0])
         targets.add(link[1])
 
     grown = True
     while grown:
         grown = False
-        for i, j in sorted(chosen):
-            for near in [(i + di, j + dj) for di in (-1, 0, 1) for dj in (-1, 0, 1) if (di, dj) != (0, 0)]:
-                free = near[0] not in sources or near[1] not in targets
-                if near in every and near not in chosen and free:
-                    add(near)
+        for i, j in sorted(accepted):
+            for link in [(i + di, j + dj) for di in (-1, 0, 1) for dj in (-1, 0, 1) if (di, dj) != (0, 0)]:
+                unlinked = link[0] not in sources or link[1] not in targets
+                if link in union and link not in accepted and unlinked:
+                    add(link)
                     grown = True
     if how != "grow-diag":
-        both = how == "grow-diag-final-and"
+        both_sides = how == "grow-diag-final-and"
         for direction in (forward, backward):
             for i, j in sorted(direction):
-                sides = [i not in sources, j not in targets]
-                if all(sides) if both else any(sides):
+                unlinked_sides = [i not in sources, j not in targets]
+                if all(unlinked_sides) if both_sides else any(unlinked_sides):
                     add((i, j))
-    return frozenset(chosen)
+    return frozenset(accepted)
 
 
 def symmetrised(forward: Sequence[Links], backward: Sequence[Links], how: Symmetry) -> list[Links]:
-    """The alignments of a text put together with those of the same text turned round."""
+    """Combine the alignments of a text with those of the opposite direction, whose links are (target, source)."""
     pairs = zip(forward, backward, strict=True)
-    return [symmetrise(one, frozenset((i, j) for j, i in other), how) for one, other in pairs]
+    return [symmetrise(links, frozenset((i, j) for j, i in turned), how) for links, turned in pairs]
 
 
 def parse_links(text: str, name: str, index: int = 0) -> list[tuple[Links, Links]]:
-    """(sure, possible) of each line: `i-j` is sure, `ipj` and `i?j` are possible; an empty line is a sentence without links."""
+    """Parse a line for each sentence into (sure, possible) links.
+
+    `i-j` is a sure link, `ipj` and `i?j` are possible links. An empty line is a sentence without links.
+    `index` is the number of the first word in the text, 0 or 1.
+    """
     parsed = []
     lines = text.split("\n")
     for number, line in enumerate(lines[:-1] if not lines[-1] else lines, 1):
@@ -123,7 +138,7 @@ def parse_links(text: str, name: str, index: int = 0) -> list[tuple[Links, Links
             link = (int(parts[0]) - index, int(parts[1]) - index)
             if min(link) < 0:
                 raise UserError(
-                    f"{name}: line {number}: {word!r} lies below the first word; words are counted from {index} here"
+                    f"{name}: line {number}: {word!r} is before the first word; words are counted from {index}"
                 )
             (sure if mark == "-" else possible).add(link)
         parsed.append((frozenset(sure), frozenset(possible)))
@@ -131,7 +146,7 @@ def parse_links(text: str, name: str, index: int = 0) -> list[tuple[Links, Links
 
 
 def parse_line(line: str, name: str) -> tuple[Links, Links]:
-    """(sure, possible) of one sentence."""
+    """Parse the links of one sentence into (sure, possible) links."""
     parsed = parse_links(line, name) or [(frozenset(), frozenset())]
     if len(parsed) > 1:
         raise UserError(f"{name} has {len(parsed)} lines: give the links of one sentence")
@@ -145,5 +160,6 @@ def check_links(links: Links, source: str, target: str, where: str, index: int =
             raise UserError(f"{where}: {i + index}-{j + index} lies outside its sentence")
 
 
-def written(links: Links) -> str:
+def format_links(links: Links) -> str:
+    """Write links as text, such as `0-0 1-2`."""
     return " ".join(f"{i}-{j}" for i, j in sorted(links))

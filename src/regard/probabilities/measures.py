@@ -1,4 +1,6 @@
-"""How well a model predicts a text: every token is predicted once, in nats, with the protocol beside the figure (docs/measuring.md).
+"""Measures of how well a model predicts a text. Every token is predicted once; losses are in nats.
+
+Each measure carries its protocol, because only figures of one protocol are comparable (docs/measuring.md).
 
 Shape legend: B rows, T positions, N tokens of the text.
 """
@@ -23,25 +25,27 @@ Examples = Encoded | EncodedPairs
 
 @dataclass(frozen=True)
 class Protocol:
-    """How a text was measured. Figures with different protocols are not ranked together."""
+    """The settings of a measurement. Figures of different protocols are not ranked together."""
 
     tokens: str
     document: str
-    context: int | None  # None: the state is carried through the whole document
-    stride: int | None
+    context: int | None  # the tokens of a window; None: the state is carried through the whole document
+    stride: int | None  # the distance between the starts of windows
     cache: dict[str, float] | None = None  # size, theta and share of a neural cache
-    mixture: tuple[float, ...] | None = None  # the weights of a mixture's models
+    mixture: tuple[float, ...] | None = None  # the weights of the models of a mixture
 
 
 @dataclass(frozen=True)
 class Measure:
+    """The figures of a model on a text."""
+
     loss: float | None  # nats for each predicted token; None if a token has probability zero
     perplexity: float | None
     bits_per_byte: float | None
     tokens: int
     bytes: int
     unknown_tokens: int
-    zero_tokens: int  # tokens whose probability is zero (maximum likelihood)
+    zero_tokens: int  # tokens whose probability is zero (as in an n-gram model without smoothing)
     tokens_per_second: float
     protocol: Protocol
 
@@ -50,13 +54,11 @@ class Measure:
 
 
 def token_losses(model: LanguageModel, examples: Examples, stride: int | None = None) -> Tensor:
-    """(N): -log P of every token of a text, or of the target side of sentence pairs, in its order."""
+    """(N): -log P of every token of a text, or of the target side of sentence pairs, in order."""
     check_stride(model, stride)
     members = model.members()
     total_N = None
-    for (
-        member
-    ) in members:  # each in its own context: a model without a bound is not cut to the windows of another
+    for member in members:  # each member of a mixture reads windows of its own context
         nll_N = torch.empty(len(_targets(examples)), dtype=torch.float64)
         for places, nll in scores(member.model, examples, stride if member.model.context else None):
             nll_N[places] = nll.double()
@@ -70,7 +72,7 @@ def token_losses(model: LanguageModel, examples: Examples, stride: int | None = 
 def scores(
     model: LanguageModel, examples: Examples, stride: int | None = None
 ) -> Iterator[tuple[Tensor, Tensor]]:
-    """(places, nll) of the tokens, batch by batch; every token comes once."""
+    """Yield (places, nll) for each batch: the indices of tokens in the text, and their -log P."""
     for rows, prediction in read_examples(model, examples, stride):
         with torch.inference_mode():
             nll_BT = prediction.nll(rows.targets_BT.to(model.device)).cpu()
@@ -81,9 +83,9 @@ def scores(
 def read_examples(
     model: LanguageModel, examples: Examples, stride: int | None = None
 ) -> Iterator[tuple[Rows, Prediction]]:
-    """All rows of a text or of sentence pairs, with the model's prediction; every token is a target once."""
+    """Yield the rows of a text or of sentence pairs with their predictions. Each token is a target once."""
     for batch in _batches(model, examples, stride):
-        with torch.inference_mode():  # never across a yield: the caller's mode is its own
+        with torch.inference_mode():  # ends before the yield, so that the caller's code runs in its own mode
             given = batch.given if isinstance(batch.given, int) else batch.given.to(model.device)
             state = model.begin(given)
         for rows in batch.segments:
@@ -97,11 +99,11 @@ def _batches(model: LanguageModel, examples: Examples, stride: int | None) -> It
     start, padding, context = model.start, model.padding, model.context
     if isinstance(examples, EncodedPairs):
         assert model.given is not None
-        budget = model.batch_tokens // 4  # both sides are read
+        budget = model.batch_tokens // 4  # a pair has two sides, and each is padded
         return pair_batches(
             examples, start=start, padding=padding, source_padding=model.given.padding, budget=budget
         )
-    # what is remembered from one window to the next needs a document's windows in their order
+    # A model that carries its state from window to window reads the windows of a document in order.
     windows = (
         whole_documents(examples)
         if model.carries
@@ -121,30 +123,34 @@ def check_stride(model: LanguageModel, stride: int | None) -> None:
     if stride is None:
         return
     if model.context is None or not 1 <= stride <= model.context:
-        raise UserError("`stride` is for models with a bounded context, and lies between 1 and that context")
-    if any(member.model.carries and member.model.context for member in model.members()):
         raise UserError(
-            "a cache goes on from window to window, so windows do not overlap: leave `stride` out"
+            "`stride` must lie between 1 and the model's context, and the model must have a context"
         )
+    if any(member.model.carries and member.model.context for member in model.members()):
+        raise UserError("a neural cache is carried from window to window: leave out `stride`")
 
 
 def measure(
     model: LanguageModel, tokenizer: Tokenizer, texts: list[str], stride: int | None = None
 ) -> Measure:
-    """Measure all of the texts, from characters to figures."""
+    """Encode the texts, and measure the model on all of their tokens."""
     began = time.perf_counter()
     encoded = tokenizer.encode_texts(texts)
     return summarise(model, tokenizer, encoded, token_losses(model, encoded, stride), began, stride)
 
 
 def best_weight(first_N: Tensor, second_N: Tensor, rounds: int = 100) -> float:
-    """The weight of the first of two models that makes a text most probable: expectation maximisation, convex, from one half."""
+    """Return the weight of the first of two models with which their mixture makes the text most probable.
+
+    The arguments are the -log P of each token under each model. Expectation maximisation starts at 0.5; the
+    problem is convex.
+    """
     weight = 0.5
     first_N, second_N = (-first_N).exp(), (-second_N).exp()
-    seen_N = (first_N + second_N) > 0
+    possible_N = (first_N + second_N) > 0  # tokens of probability zero under both models carry no information
     for _ in range(rounds):
         share_N = weight * first_N / (weight * first_N + (1 - weight) * second_N)
-        weight = float(share_N[seen_N].mean())
+        weight = float(share_N[possible_N].mean())
     return weight
 
 
@@ -156,6 +162,7 @@ def summarise(
     began: float,
     stride: int | None = None,
 ) -> Measure:
+    """Turn the -log P of all tokens into figures. `began` is time.perf_counter() at the start."""
     total = float(nll_N.sum())
     finite = math.isfinite(total)
     loss = total / len(text)

@@ -1,4 +1,7 @@
-"""Results in their order, with intervals over seeds, and why some of them must not be ranked together."""
+"""Results are ranked by bits per byte, with confidence intervals over seeds.
+
+Results of different protocols are not ranked together; a note gives the reason.
+"""
 
 import math
 import statistics
@@ -7,23 +10,13 @@ from typing import Any
 
 from regard.probabilities.measures import Measure
 
-STUDENT = (
-    12.706,
-    4.303,
-    3.182,
-    2.776,
-    2.571,
-    2.447,
-    2.365,
-    2.306,
-    2.262,
-    2.228,
-)  # 97.5% points for 1, 2, ... degrees of freedom
+# The 97.5% points of Student's t distribution for 1, 2, ... degrees of freedom.
+STUDENT = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228)
 
 
 @dataclass(frozen=True)
 class Result:
-    """One trained model and what it reached on the held-out text."""
+    """One trained model and its measure on the held-out text."""
 
     name: str
     family: str
@@ -33,13 +26,13 @@ class Result:
     seconds: float  # of training
     training_tokens_per_second: float
     measure: Measure
-    curve: list[dict[str, float]]  # seconds, valid_loss
+    curve: list[dict[str, float]]  # points with the keys seconds and valid_loss
 
 
 def comparable(first: Measure, second: Measure) -> str | None:
-    """Why two figures must not be ranked together, or None."""
+    """Return the reason why two measures must not be ranked together, or None if they may."""
     if first.bytes != second.bytes or first.protocol.document != second.protocol.document:
-        return "they were measured on other text or documents"
+        return "they were measured on different texts or documents"
     if first.bits_per_byte is None or second.bits_per_byte is None:
         return "a token has no probability at all"
     replaced = first.unknown_tokens or second.unknown_tokens
@@ -48,9 +41,9 @@ def comparable(first: Measure, second: Measure) -> str | None:
         second.unknown_tokens,
         second.tokens,
     ):
-        return "unknown words were replaced by one class, which is easier to predict than they were"
+        return "unknown words were replaced by <unk>, which is easier to predict than the words"
     if first.protocol.cache != second.protocol.cache:
-        return "one of them had a cache"
+        return "one of them used a neural cache"
     if first.protocol.stride not in (None, first.protocol.context) or second.protocol.stride not in (
         None,
         second.protocol.context,
@@ -60,22 +53,21 @@ def comparable(first: Measure, second: Measure) -> str | None:
 
 
 def notes(results: list[Result]) -> list[str]:
-    """What a reader of the table must know."""
-    said = dict[str, None]()
+    """Return the notes below the table: rows that are not ranked, and replaced words."""
+    lines = dict[str, None]()  # a set that keeps its order
     reference = _reference(results)
     for result in results:
         why = comparable(reference.measure, result.measure)
         if why is not None:
-            said[f"{result.name} is not ranked with {reference.name}: {why}."] = None
+            lines[f"{result.name} is not ranked with {reference.name}: {why}."] = None
         elif result.measure.unknown_tokens:
-            said[
-                f"{result.measure.unknown_tokens} of {result.measure.tokens} words were unknown and replaced, alike for all ranked rows."
-            ] = None
-    return list(said)
+            replaced = f"{result.measure.unknown_tokens} of {result.measure.tokens} words were unknown"
+            lines[f"{replaced} and replaced by <unk>, in all ranked rows alike."] = None
+    return list(lines)
 
 
 def _reference(results: list[Result]) -> Result:
-    """What the others are ranked with: the first without unknown words, or the first."""
+    """Return the first result without unknown words, or the first. Rows that match its protocol are ranked."""
     return next(
         (r for r in results if not r.measure.unknown_tokens and r.measure.bits_per_byte is not None),
         results[0],
@@ -83,6 +75,7 @@ def _reference(results: list[Result]) -> Result:
 
 
 def ranked_rows(results: list[Result]) -> list[dict[str, Any]]:
+    """Return a row for each name, with means over seeds. The rank is None if the row is not comparable."""
     reference = _reference(results)
     rows = list[dict[str, Any]]()
     for name in dict.fromkeys(result.name for result in results):
@@ -112,11 +105,10 @@ def ranked_rows(results: list[Result]) -> list[dict[str, Any]]:
 
 
 def _interval(figures: list[float]) -> float | None:
-    """Half the width of a 95% interval of the mean, by Student's t."""
+    """Return half the width of the 95% confidence interval of the mean, by Student's t."""
     if len(figures) < 2:
         return None
     freedom = len(figures) - 1
-    t = (
-        STUDENT[freedom - 1] if freedom <= len(STUDENT) else 1.960 + 2.372 / freedom + 2.822 / freedom**2
-    )  # Cornish and Fisher's series
+    # For more degrees of freedom: the expansion of Cornish and Fisher.
+    t = STUDENT[freedom - 1] if freedom <= len(STUDENT) else 1.960 + 2.372 / freedom + 2.822 / freedom**2
     return t * statistics.stdev(figures) / math.sqrt(len(figures))

@@ -1,4 +1,4 @@
-"""Sentences to translations, batched over different lengths, with the attention of the translations.
+"""Translation of sentences with any translator: batches, beam search or sampling, and attention weights.
 
 Shape legend: B sentences, S source positions, T target positions, H heads.
 """
@@ -18,32 +18,33 @@ from regard.probabilities.sampling import Sampling
 from regard.text.parallel import words
 from regard.tokens.batches import shift_right
 from regard.tokens.contract import Encoded, Tokenizer
-from regard.tokens.pairs import encode_lines, source_rows, target_rows
+from regard.tokens.pairs import EncodedPairs, encode_lines, source_rows, target_rows
 
-BUDGET = 1 << 12  # source tokens of a batch, beams counted
+BUDGET = 1 << 12  # the maximal number of source tokens in a batch, times the number of beams
 
 
 @dataclass(frozen=True)
 class Translation:
+    """A translation of one sentence."""
+
     text: str  # an unknown word is replaced by the source word with the highest attention weight
     log_prob: float
-    score: float  # hypotheses are ranked by it
-    ids: list[int]  # the end included, unless the length limit was reached
+    score: float  # hypotheses are ranked by the score
+    ids: list[int]  # includes the end token, unless the length limit was reached
     tokens: list[str]  # the names of the ids
     source_tokens: list[str]
-    attention: dict[str, Tensor] = field(
-        repr=False
-    )  # for each site (H, T, S): row t is the state that predicted token t
+    # For each site (H, T, S): row t belongs to the state that predicted token t.
+    attention: dict[str, Tensor] = field(repr=False)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Search:
-    """How translations are searched for."""
+    """The settings of the search for translations."""
 
     beam: int = 5
-    penalty: float = 1.0  # of length
+    penalty: float = 1.0  # the exponent of the length in the score: log P / length ** penalty
     count: int = 1  # translations of each sentence
-    sampling: Sampling | None = None  # draw translations instead of searching for the best
+    sampling: Sampling | None = None  # sample translations instead of beam search
     seed: int = 1
     prefix: tuple[int, ...] = ()  # every translation begins with these tokens
 
@@ -51,13 +52,11 @@ class Search:
         if self.count < 1 or self.beam < 1:
             raise UserError("`count` and `beam` must be 1 or more")
         if self.count > self.beam and self.sampling is None:
-            raise UserError(
-                f"there are {self.beam} hypotheses with `beam` {self.beam}; `count` cannot be more than that"
-            )
+            raise UserError(f"`count` {self.count} needs a `beam` of {self.count} or more, not {self.beam}")
 
 
 def crossing_sites(model: LanguageModel) -> list[str]:
-    """The sites whose rows are attention weights over the source."""
+    """Return the names of the sites that hold attention weights over the source."""
     return [name for name, site in model.sites().items() if site.crosses]
 
 
@@ -69,7 +68,7 @@ def translate(
     search: Search = Search(),  # noqa: B008 (a frozen value)
     attention: bool = True,
 ) -> list[list[Translation]]:
-    """The best translations of each line, in the order of the lines."""
+    """Return the best translations of each line, in order. `attention` adds attention weights."""
     if not lines:
         return []
     encoded = encode_lines(source, list(lines))
@@ -91,15 +90,15 @@ def translate(
                 weights = {site: rows[row][number] for site, rows in maps.items()}
                 text = _text(target, hypothesis.ids, words(lines[place]), weights)
                 tokens = [target.name(token) for token in ids]
-                made = Translation(text, hypothesis.log_prob, hypothesis.score, ids, tokens, names, weights)
-                translations[place].append(made)
+                log_prob, score = hypothesis.log_prob, hypothesis.score
+                translations[place].append(Translation(text, log_prob, score, ids, tokens, names, weights))
     return translations
 
 
 def translate_lines(
     model: LanguageModel, source: Tokenizer, target: Tokenizer, lines: Sequence[str], beam: int = 5
 ) -> list[str]:
-    """The text of the best translation of each line."""
+    """Return the text of the best translation of each line."""
     return [
         best[0].text for best in translate(model, source, target, lines, Search(beam=beam), attention=False)
     ]
@@ -112,14 +111,14 @@ def _check(model: LanguageModel, encoded: Encoded, lines: Sequence[str]) -> None
         if length == 1:
             raise UserError("a sentence is empty: there is nothing to translate")
         if "\n" in line:
-            raise UserError(f"{line[:40]!r} has a line end in it: give one sentence at a time")
+            raise UserError(f"{line[:40]!r} contains a line end: give one sentence at a time")
         if longest is not None and length > longest:
-            read = f"has {length} tokens, the end counted, and the model reads {longest}"
-            raise UserError(f"{line[:40]!r}... {read}: cut it into sentences")
+            limit = f"has {length} tokens including its end, and the model reads at most {longest}"
+            raise UserError(f"{line[:40]!r}... {limit}: split it into sentences")
 
 
 def _batches(length_B: Tensor, beam: int) -> Iterator[Tensor]:
-    """Sentences of similar length together, a budget of tokens a batch."""
+    """Yield batches of sentence indices: similar lengths together, at most BUDGET tokens in a batch."""
     order_B = length_B.argsort(descending=True, stable=True)
     start = 0
     while start < len(order_B):
@@ -140,21 +139,21 @@ def _search(
     longest_B = (2 * length_B + 10).clamp(max=model.context or 1 << 30)
     state = model.begin(source_BS)
     if search.sampling is None:
-        found = beam_search(
+        best = beam_search(
             model, state, target.end, search.beam, longest_B, search.penalty, prefix=search.prefix
         )
-        return [hypotheses[: search.count] for hypotheses in found]
+        return [hypotheses[: search.count] for hypotheses in best]
     rows = torch.arange(len(source_BS), device=model.device).repeat_interleave(search.count)
     numbers = [place * search.count + sample for place in places_B.tolist() for sample in range(search.count)]
-    drawn = _sampled(model, state.pick(rows), target.end, longest_B[rows.cpu()].tolist(), numbers, search)
-    groups = (drawn[first : first + search.count] for first in range(0, len(drawn), search.count))
+    samples = _sampled(model, state.pick(rows), target.end, longest_B[rows.cpu()].tolist(), numbers, search)
+    groups = (samples[first : first + search.count] for first in range(0, len(samples), search.count))
     return [sorted(group, key=lambda hypothesis: -hypothesis.score) for group in groups]
 
 
 def _sampled(
     model: LanguageModel, state: State, end: int, longest: list[int], numbers: list[int], search: Search
 ) -> list[Hypothesis]:
-    """A translation for each row, drawn token by token."""
+    """Sample a translation for each row."""
     assert search.sampling is not None
     ids, log_probs = [list[int]() for _ in longest], [0.0] * len(longest)
     prompts = [[model.start]] * len(longest)
@@ -179,7 +178,7 @@ def _sampled(
 def _attention(
     model: LanguageModel, source_BS: Tensor, best: list[list[Hypothesis]]
 ) -> dict[str, list[list[Tensor]]]:
-    """The attention weights of hypotheses, by reading each of them once."""
+    """Return the attention weights of each hypothesis. The model reads each hypothesis once more."""
     assert model.given is not None
     sites = crossing_sites(model)
     if not sites:
@@ -205,9 +204,10 @@ def _attention(
 
 
 def _text(target: Tokenizer, ids: list[int], source: list[str], attention: dict[str, Tensor]) -> str:
-    """The text of a translation. An unknown word becomes the source word with the highest weight, on average over layers and heads.
+    """Return the text of a translation.
 
-    So names and numbers are copied (Luong et al. 2015, "Addressing the rare word problem").
+    Each unknown word is replaced by the source word with the highest attention weight, averaged over layers
+    and heads. Names and numbers are thus copied (Luong et al. 2015, "Addressing the rare word problem").
     """
     if target.kind != "word" or target.unknown not in ids or not attention:
         return target.decode(ids)
@@ -222,11 +222,14 @@ def _text(target: Tokenizer, ids: list[int], source: list[str], attention: dict[
 
 
 @torch.inference_mode()
-def forced(model: LanguageModel, source: Encoded, target: Encoded, places_B: Tensor) -> dict[str, Tensor]:
-    """For each site (B, H, T, S): the attention while the model reads the given translations. Row t is the state that predicts token t."""
+def forced_attention(model: LanguageModel, pairs: EncodedPairs, places_B: Tensor) -> dict[str, Tensor]:
+    """For each site (B, H, T, S): the attention weights while the model reads the given translations.
+
+    Row t belongs to the state that predicts token t.
+    """
     assert model.given is not None
-    source_BS = source_rows(source, places_B, model.given.padding).to(model.device)
+    source_BS = source_rows(pairs.source, places_B, model.given.padding).to(model.device)
     look = Look(crossing_sites(model))
-    rows = target_rows(target, places_B, model.start, model.padding)
+    rows = target_rows(pairs.target, places_B, model.start, model.padding)
     model.read_from_start(rows.tokens_BT.to(model.device), source_BS, look)
     return {site: weights().cpu() for site, weights in look.maps.items()}

@@ -1,4 +1,4 @@
-"""A text is cut into documents; no context ever crosses a document's end."""
+"""Cuts a text into documents. A model's context never crosses the end of a document."""
 
 import itertools
 import re
@@ -10,9 +10,9 @@ BLANK_LINES = re.compile(r"\n(?:[ \t\r\f\v]*\n)+")
 
 
 def split(text: str, document: Document) -> list[str]:
-    """Cut a text so that nothing is lost: the pieces joined are the text.
+    """Cut a text into documents. Joined together, the documents are the text.
 
-    The one exception is "line": the newline is left out, because the document's end stands for it.
+    Only "line" leaves something out: the newline, because the end of the document stands for it.
 
     >>> split("a b\\n\\nc\\n", "line")
     ['a b', '', 'c']
@@ -29,9 +29,12 @@ def split(text: str, document: Document) -> list[str]:
 
 
 def hold_out(text: str, share: float = 0.1) -> tuple[str, str]:
-    """The first part for training and the last `share` for validation, cut at the end of a line, or of a word, where one is near."""
+    """Split a text into its first part, for training, and the last `share`, for validation.
+
+    The cut moves to the next end of a line, or else of a word, if there is one within half of the share.
+    """
     cut = int(len(text) * (1 - share))
-    near = cut + int(len(text) * share / 2)
-    ends = [place + 1 for mark in "\n " if (place := text.find(mark, cut, near)) >= 0]
+    limit = cut + int(len(text) * share / 2)
+    ends = [place + 1 for mark in "\n " if (place := text.find(mark, cut, limit)) >= 0]
     cut = ends[0] if ends else cut
     return text[:cut], text[cut:]

@@ -1,4 +1,4 @@
-"""Text from files, folders, globs, gzip and standard input: strict UTF-8, newlines kept as they are."""
+"""Reads text from files, folders, globs, gzip and standard input: strict UTF-8, newlines unchanged."""
 
 import glob
 import gzip
@@ -16,11 +16,11 @@ from regard.text.documents import hold_out
 
 @dataclass(frozen=True)
 class Source:
-    """One text and the name it came from."""
+    """One text and the name of its file."""
 
     name: str
     text: str
-    first: int = 0  # the text is what stands in the file from this character on: held out from training
+    first: int = 0  # the text begins at this character of the file; the part before it is training text
 
     @cached_property
     def utf8(self) -> bytes:
@@ -31,18 +31,18 @@ class Source:
         return hashlib.sha256(self.utf8).hexdigest()
 
     def record(self) -> dict[str, object]:
-        """What a run remembers of a text it has read."""
+        """The name, size and hash of the text, for the config of a run."""
         return {"name": self.name, "first": self.first, "bytes": len(self.utf8), "sha256": self.sha256}
 
 
 def read(paths: str | Path | Sequence[str | Path]) -> list[Source]:
-    """Every file behind a path or several, in a stable order.
+    """Read all files of one path or several, in a stable order.
 
     >>> [source.name for source in read("README.md")]  # doctest: +SKIP
     ['README.md']
     """
-    several = [paths] if isinstance(paths, str | Path) else paths
-    return [read_file(name) for path in several for name in _expand(str(path))]
+    every_path = [paths] if isinstance(paths, str | Path) else paths
+    return [read_file(name) for path in every_path for name in _expand(str(path))]
 
 
 def read_file(name: str) -> Source:
@@ -50,12 +50,12 @@ def read_file(name: str) -> Source:
 
 
 def decode(data: bytes, name: str) -> str:
-    """UTF-8 or an error that names the file, the byte and a remedy."""
+    """Decode UTF-8. An error names the file, the byte and a remedy."""
     if not data:
-        raise UserError(f"{name}: the file is empty; give a text with something in it")
+        raise UserError(f"{name}: the file is empty; give a file with text in it")
     zero = data.find(b"\0")
     if zero >= 0:
-        raise UserError(f"{name}: a binary file (byte {zero} is zero); give plain UTF-8 text")
+        raise UserError(f"{name}: a binary file (byte {zero} is zero); give plain text in UTF-8")
     try:
         return data.decode("utf-8")
     except UnicodeDecodeError as error:
@@ -66,15 +66,18 @@ def decode(data: bytes, name: str) -> str:
 
 
 def hold_out_files(sources: Sequence[Source], share: float = 0.1) -> tuple[list[Source], list[Source]]:
-    """The last tenth of all text: the last files, and the end of the one with the cut. Files stay apart."""
+    """Split files into training and validation text: the last `share` of all characters is held out.
+
+    The file at the cut is split in two. Files are never joined.
+    """
     first, _ = hold_out("".join(source.text for source in sources), share)
-    kept, rest, left = list[Source](), list[Source](), len(first)
+    train, valid, left = list[Source](), list[Source](), len(first)
     for source in sources:
-        before, behind = source.text[:left], source.text[left:]
+        before, after = source.text[:left], source.text[left:]
         left = max(0, left - len(source.text))
-        kept += [Source(source.name, before, source.first)] if before else []
-        rest += [Source(source.name, behind, source.first + len(before))] if behind else []
-    return kept, rest
+        train += [Source(source.name, before, source.first)] if before else []
+        valid += [Source(source.name, after, source.first + len(before))] if after else []
+    return train, valid
 
 
 def _expand(path: str) -> list[str]:

@@ -1,7 +1,8 @@
 """A built-in parallel text: an English-Spanish grammar whose word alignment is known by construction.
 
-Adjectives stand behind nouns, object pronouns before verbs, subject pronouns are dropped (the verb's ending says them, so they are aligned
-with the verb), people as objects take "a", which nothing in English stands for. One translation each.
+In Spanish, adjectives stand behind nouns, and object pronouns before verbs. Subject pronouns are dropped: the
+verb's ending carries them, and they are aligned with the verb. People as objects take "a", which no English
+word is aligned with. Every sentence has one translation.
 """
 
 import random
@@ -9,22 +10,22 @@ from dataclasses import dataclass, field
 
 SENTENCES = 5000
 PERSONS = ("I", "you", "he", "she", "we", "they")
-OBJECTS = {
+OBJECTS = {  # English: Spanish clitic
     "me": "me",
     "you": "te",
     "him": "lo",
     "her": "la",
     "us": "nos",
     "them": "los",
-}  # English: Spanish clitic
-SAME = {
+}
+REFLEXIVE = {  # subject: the objects that would make the sentence reflexive
     "I": {"me", "us"},
     "you": {"you"},
     "he": {"him"},
     "she": {"her"},
     "we": {"us", "me"},
     "they": {"them"},
-}  # would be reflexive
+}
 
 NOUNS = {  # English: (Spanish, feminine, a person)
     "dog": ("perro", False, False),
@@ -79,7 +80,7 @@ INTRANSITIVE = {  # past
     "worked": ("trabajé", "trabajaste", "trabajó", "trabajamos", "trabajaron"),
     "sang": ("canté", "cantaste", "cantó", "cantamos", "cantaron"),
 }
-ADVERBS = {  # English words: Spanish words, and which stands for which
+ADVERBS = {  # English words: Spanish words, and the links between them
     "a lot": ("mucho", ((0, 0), (1, 0))),
     "really fast": ("muy rápido", ((0, 0), (1, 1))),
     "today": ("hoy", ((0, 0),)),
@@ -95,12 +96,12 @@ ADVERBS = {  # English words: Spanish words, and which stands for which
 class Pair:
     source: str
     target: str
-    alignment: frozenset[tuple[int, int]]  # source word i, target word j
+    alignment: frozenset[tuple[int, int]]  # links (source word i, target word j)
 
 
 @dataclass
-class Sentence:
-    """Words on both sides and what stands for what, put together piece by piece."""
+class PairBuilder:
+    """Builds a sentence pair piece by piece: words on both sides, and links between them."""
 
     source: list[str] = field(default_factory=list)
     target: list[str] = field(default_factory=list)
@@ -128,7 +129,7 @@ class Sentence:
 
 @dataclass(frozen=True)
 class Phrase:
-    """A determiner, perhaps an adjective, a noun."""
+    """A determiner, an optional adjective, and a noun."""
 
     determiner: str
     adjective: str | None
@@ -137,16 +138,16 @@ class Phrase:
     def english(self) -> str:
         return " ".join(word for word in (self.determiner, self.adjective, self.noun) if word)
 
-    def add_spanish(self, sentence: Sentence, places: list[int], as_object: bool) -> None:
+    def add_spanish(self, pair: PairBuilder, places: list[int], as_object: bool) -> None:
         noun, feminine, person = NOUNS[self.noun]
         if as_object and person:
-            sentence.spanish("a" if (self.determiner, feminine) != ("the", False) else "")
+            pair.spanish("a" if (self.determiner, feminine) != ("the", False) else "")
         word = DETERMINERS[self.determiner][feminine]
         word = "al" if as_object and person and (self.determiner, feminine) == ("the", False) else word
-        sentence.link(places[:1], sentence.spanish(word))
-        sentence.link(places[-1:], sentence.spanish(noun))
+        pair.link(places[:1], pair.spanish(word))
+        pair.link(places[-1:], pair.spanish(noun))
         if self.adjective:
-            sentence.link(places[1:2], sentence.spanish(ADJECTIVES[self.adjective][feminine]))
+            pair.link(places[1:2], pair.spanish(ADJECTIVES[self.adjective][feminine]))
 
 
 def _form(subject: str | Phrase) -> int:
@@ -161,73 +162,73 @@ def sentence(
     thing: str | Phrase | None = None,
     adverb: str | None = None,
 ) -> Pair:
-    """Subject, verb, perhaps an object (a pronoun or a phrase), perhaps an adverb."""
-    made, form = Sentence(), _form(subject)
-    subject_places = made.english(subject.english() if isinstance(subject, Phrase) else subject)
-    verb_places = made.english(verb if isinstance(verb, str) else verb[form == 2])
-    thing_places = (
-        [] if thing is None else made.english(thing.english() if isinstance(thing, Phrase) else thing)
+    """Build a pair from subject, verb, an optional object (a pronoun or a phrase) and an optional adverb."""
+    pair, form = PairBuilder(), _form(subject)
+    subject_places = pair.english(subject.english() if isinstance(subject, Phrase) else subject)
+    verb_places = pair.english(verb if isinstance(verb, str) else verb[form == 2])
+    object_places = (
+        [] if thing is None else pair.english(thing.english() if isinstance(thing, Phrase) else thing)
     )
-    adverb_places = made.english(adverb) if adverb else []
+    adverb_places = pair.english(adverb) if adverb else []
     if isinstance(subject, Phrase):
-        subject.add_spanish(made, subject_places, as_object=False)
+        subject.add_spanish(pair, subject_places, as_object=False)
     if isinstance(thing, str):
-        made.link(thing_places, made.spanish(OBJECTS[thing]))
-    spoken = made.spanish((INTRANSITIVE[verb] if isinstance(verb, str) else TRANSITIVE[verb])[form])
-    made.link(verb_places, spoken)
-    if isinstance(subject, str):  # dropped: the ending says it
-        made.link(subject_places, spoken)
+        pair.link(object_places, pair.spanish(OBJECTS[thing]))
+    verb_words = pair.spanish((INTRANSITIVE[verb] if isinstance(verb, str) else TRANSITIVE[verb])[form])
+    pair.link(verb_places, verb_words)
+    if isinstance(subject, str):  # the dropped pronoun is in the ending of the verb
+        pair.link(subject_places, verb_words)
     if isinstance(thing, Phrase):
-        thing.add_spanish(made, thing_places, as_object=True)
+        thing.add_spanish(pair, object_places, as_object=True)
     if adverb:
         words, links = ADVERBS[adverb]
-        places = made.spanish(words)
+        places = pair.spanish(words)
         for i, j in links:
-            made.link([adverb_places[i]], [places[j]])
-    return made.pair()
+            pair.link([adverb_places[i]], [places[j]])
+    return pair.pair()
 
 
-def described(phrase: Phrase, adjective: str) -> Pair:
-    """`The house is white`: `La casa es blanca`."""
-    made = Sentence()
-    places = made.english(phrase.english())
-    is_place, adjective_place = made.english("is"), made.english(adjective)
-    phrase.add_spanish(made, places, as_object=False)
-    made.link(is_place, made.spanish("es"))
-    made.link(adjective_place, made.spanish(ADJECTIVES[adjective][NOUNS[phrase.noun][1]]))
-    return made.pair()
+def description(phrase: Phrase, adjective: str) -> Pair:
+    """Build a pair such as `The house is white`, `La casa es blanca`."""
+    pair = PairBuilder()
+    places = pair.english(phrase.english())
+    is_place, adjective_place = pair.english("is"), pair.english(adjective)
+    phrase.add_spanish(pair, places, as_object=False)
+    pair.link(is_place, pair.spanish("es"))
+    pair.link(adjective_place, pair.spanish(ADJECTIVES[adjective][NOUNS[phrase.noun][1]]))
+    return pair.pair()
 
 
 def english_spanish(count: int = SENTENCES, seed: int = 7) -> list[Pair]:
-    """`count` different sentences; the lecture's two come first."""
-    chance = random.Random(seed)
-    found = [
+    """Make `count` different sentence pairs. The first two are the lecture's examples."""
+    generator = random.Random(seed)
+    pairs = [
         sentence("I", ("love", "loves"), "you", "a lot"),
         sentence(Phrase("the", None, "dog"), "ran", adverb="really fast"),
     ]
-    known = {pair.source for pair in found}
-    while len(found) < count:
-        pair = _any(chance)
-        if pair.source not in known:
-            known.add(pair.source)
-            found.append(pair)
-    return found
+    sources = {pair.source for pair in pairs}
+    while len(pairs) < count:
+        pair = _random_pair(generator)
+        if pair.source not in sources:
+            sources.add(pair.source)
+            pairs.append(pair)
+    return pairs
 
 
-def _any(chance: random.Random) -> Pair:
+def _random_pair(generator: random.Random) -> Pair:
     def phrase() -> Phrase:
-        adjective = chance.choice([None, *ADJECTIVES]) if chance.random() < 0.6 else None
-        return Phrase(chance.choice(list(DETERMINERS)), adjective, chance.choice(list(NOUNS)))
+        adjective = generator.choice([None, *ADJECTIVES]) if generator.random() < 0.6 else None
+        return Phrase(generator.choice(list(DETERMINERS)), adjective, generator.choice(list(NOUNS)))
 
-    subject: str | Phrase = chance.choice(PERSONS) if chance.random() < 0.4 else phrase()
-    adverb = chance.choice(list(ADVERBS)) if chance.random() < 0.5 else None
-    kind = chance.random()
-    if kind < 0.2:
-        return sentence(subject, chance.choice(list(INTRANSITIVE)), adverb=adverb)
-    if kind < 0.3:
-        return described(phrase(), chance.choice(list(ADJECTIVES)))
-    verb = chance.choice(list(TRANSITIVE))
-    if kind < 0.5:
-        others = [word for word in OBJECTS if not isinstance(subject, str) or word not in SAME[subject]]
-        return sentence(subject, verb, chance.choice(others), adverb)
+    subject: str | Phrase = generator.choice(PERSONS) if generator.random() < 0.4 else phrase()
+    adverb = generator.choice(list(ADVERBS)) if generator.random() < 0.5 else None
+    draw = generator.random()
+    if draw < 0.2:
+        return sentence(subject, generator.choice(list(INTRANSITIVE)), adverb=adverb)
+    if draw < 0.3:
+        return description(phrase(), generator.choice(list(ADJECTIVES)))
+    verb = generator.choice(list(TRANSITIVE))
+    if draw < 0.5:
+        objects = [word for word in OBJECTS if not isinstance(subject, str) or word not in REFLEXIVE[subject]]
+        return sentence(subject, verb, generator.choice(objects), adverb)
     return sentence(subject, verb, phrase(), adverb)

@@ -1,4 +1,4 @@
-"""Parallel text: sentences side by side, from two files, from a table, or from the built-in grammar."""
+"""Parallel text: sentences with their translations, from two files, a table, or the built-in grammar."""
 
 import hashlib
 import random
@@ -20,14 +20,14 @@ Links = frozenset[tuple[int, int]]
 class Parallel:
     """Sentences and their translations."""
 
-    files: tuple[str, ...]  # two, or one table; none: the built-in text
+    files: tuple[str, ...]  # two files, one table, or none for the built-in text
     sources: list[str]
     targets: list[str]
-    alignments: list[Links] | None = None  # where they are known: the sure links (source word, target word)
-    possible: list[Links] | None = None  # links that may be found or not
-    empty: int = 0  # pairs left out because one side says nothing
-    places: list[int] | None = None  # which line of the text each is, where some are left out
-    lines: int = 0  # of the text
+    alignments: list[Links] | None = None  # sure links (source word, target word), if they are known
+    possible: list[Links] | None = None  # links that are right but not required
+    empty: int = 0  # number of pairs left out because one side is empty
+    places: list[int] | None = None  # the line of each pair in the text, if some lines are left out
+    lines: int = 0  # number of lines of the text
 
     def __len__(self) -> int:
         return len(self.sources)
@@ -37,7 +37,7 @@ class Parallel:
         return " ".join(self.files) or BUILT_IN
 
     def record(self) -> dict[str, Any]:
-        """What a run remembers of a text it has read."""
+        """The name, size and hash of the text, for the config of a run."""
         data = "\n".join(
             f"{source}\t{target}" for source, target in zip(self.sources, self.targets, strict=True)
         ).encode()
@@ -50,6 +50,7 @@ class Parallel:
         }
 
     def part(self, places: Sequence[int]) -> "Parallel":
+        """The pairs at these places."""
         numbers = self.places or range(len(self))
         return replace(
             self,
@@ -61,12 +62,12 @@ class Parallel:
         )
 
     def line(self, number: int) -> int | None:
-        """Which of the pairs a line of the text is, from 0; None where it was left out."""
+        """The index of the pair at a line of the text, from 0; None if the line was left out."""
         places = range(len(self)) if self.places is None or not self.files else self.places
         return places.index(number) if number in places else None
 
     def swapped(self) -> "Parallel":
-        """The same the other way round."""
+        """The text in the other direction: sources and targets swapped."""
         return replace(
             self,
             sources=self.targets,
@@ -77,12 +78,12 @@ class Parallel:
 
 
 def words(line: str) -> list[str]:
-    """What links count: what stands between ASCII white space, as for word tokens (a no-break space does not part words)."""
+    """The words that links count: split at ASCII white space, like word tokens, never at a no-break space."""
     return [word.decode() for word in line.encode().split()]
 
 
 def swap_links(alignments: list[Links] | None) -> list[Links] | None:
-    return None if alignments is None else [frozenset((j, i) for i, j in one) for one in alignments]
+    return None if alignments is None else [frozenset((j, i) for i, j in links) for links in alignments]
 
 
 def files_of(record: dict[str, Any], folder: Path | None) -> list[str]:
@@ -99,21 +100,21 @@ def files_of(record: dict[str, Any], folder: Path | None) -> list[str]:
 
 
 def read(files: Sequence[str]) -> Parallel:
-    """Two files whose lines are translations, one table, or, without any, the built-in text."""
+    """Read two files whose lines are translations of each other, or one table, or the built-in text."""
     return built_in() if not files else read_table(files[0]) if len(files) == 1 else read_files(*files)
 
 
 def read_pairs(
     source: str | Path | None, target: str | Path | None, table: str | Path | None
 ) -> Parallel | None:
-    """Parallel text from two files or a table; None if no file is named."""
+    """Read parallel text from two files or a table. The result is None if no file is named."""
     if table is not None:
         if source is not None or target is not None:
             raise UserError("give `pairs`, or `source` and `target`, not both")
         return read_table(str(table))
     if (source is None) != (target is None):
         raise UserError(
-            "`source` and `target` go together: a file of sentences and one of their translations"
+            "`source` and `target` go together: give a file of sentences and a file of their translations"
         )
     return None if source is None or target is None else read_files(str(source), str(target))
 
@@ -129,25 +130,26 @@ def built_in() -> Parallel:
 
 
 def read_files(source: str, target: str) -> Parallel:
-    """Line i of one file is the translation of line i of the other."""
+    """Read two files. Line i of the one is the translation of line i of the other."""
     sources, targets = (read_lines(name) for name in (source, target))
     if len(sources) != len(targets):
         raise UserError(
-            f"{source} has {len(sources):,} lines and {target} {len(targets):,}: give files whose lines are translations"
+            f"{source} has {len(sources):,} lines and {target} has {len(targets):,}; "
+            "give files in which equal lines are translations"
         )
-    return _said((source, target), sources, targets)
+    return _without_empty((source, target), sources, targets)
 
 
 def read_table(name: str) -> Parallel:
-    """A line a pair, the last two columns of it, parted by tabulators."""
+    """Read a table: each line is a pair, its last two columns, with tabulators between them."""
     sources, targets = [], []
     for number, line in enumerate(read_lines(name), 1):
         columns = line.split("\t")
         if len(columns) < 2:
-            raise UserError(f"{name}: line {number} has no tabulator; give source TAB target")
+            raise UserError(f"{name}: line {number} has no tabulator; write: source TAB target")
         sources.append(columns[-2])
         targets.append(columns[-1])
-    return _said((name,), sources, targets)
+    return _without_empty((name,), sources, targets)
 
 
 def read_lines(name: str) -> list[str]:
@@ -155,31 +157,30 @@ def read_lines(name: str) -> list[str]:
     return [line.rstrip("\r") for line in (lines if lines[-1] else lines[:-1])]
 
 
-def _said(files: tuple[str, ...], sources: list[str], targets: list[str]) -> Parallel:
+def _without_empty(files: tuple[str, ...], sources: list[str], targets: list[str]) -> Parallel:
     places = [
         place
-        for place, both in enumerate(zip(sources, targets, strict=True))
-        if both[0].strip() and both[1].strip()
+        for place, (source, target) in enumerate(zip(sources, targets, strict=True))
+        if source.strip() and target.strip()
     ]
-    read = Parallel(files, sources, targets, lines=len(sources))
+    pairs = Parallel(files, sources, targets, lines=len(sources))
     if not places:
-        raise UserError(f"{read.name}: no pair has words on both sides")
-    return replace(read.part(places), empty=len(sources) - len(places))
+        raise UserError(
+            f"{pairs.name}: no pair has words on both sides; give sentences and their translations"
+        )
+    return replace(pairs.part(places), empty=len(sources) - len(places))
 
 
 def hold_out(pairs: Parallel, share: float = 0.1, seed: int = 7) -> tuple[Parallel, Parallel]:
-    """(training, held out): split by source sentence, so that none of the held-out ones was seen with another translation."""
+    """(training, validation) pairs, split by source sentence: equal source sentences stay on one side."""
     sentences = sorted(set(pairs.sources))
     random.Random(seed).shuffle(sentences)
-    held = set(sentences[: max(1, int(len(sentences) * share))])
-    if len(held) == len(sentences):
+    held_out = set(sentences[: max(1, int(len(sentences) * share))])
+    if len(held_out) == len(sentences):
         raise UserError(
-            f"{pairs.name}: one sentence cannot be split into training and validation; give more pairs"
+            f"{pairs.name}: one sentence cannot be split into training and validation text; give more pairs"
         )
-    kept, left = (
-        [place for place, source in enumerate(pairs.sources) if (source in held) == wanted]
-        for wanted in (False, True)
-    )
-    return pairs.part(kept), replace(
-        pairs.part(left), places=None, empty=0, lines=len(left)
-    )  # what is held out is a text of its own
+    train = [place for place, source in enumerate(pairs.sources) if source not in held_out]
+    valid = [place for place, source in enumerate(pairs.sources) if source in held_out]
+    # the validation pairs count as a text of their own, with line numbers of their own
+    return pairs.part(train), replace(pairs.part(valid), places=None, empty=0, lines=len(valid))

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from regard.errors import Interrupted, MachineError
 from regard.machine.device import Machine
 from regard.machine.memory import keep_freed_memory
-from regard.machine.signals import stopping
+from regard.machine.signals import delayed_stop
 from regard.models.contract import LanguageModel, State
 from regard.training.checkpoint import Checkpoints
 from regard.training.log import Log, Losses
@@ -53,7 +53,7 @@ def descend(
         )
         weights.judge(progress, judged)
 
-    with stopping() as stop, keep_freed_memory():
+    with delayed_stop() as stop, keep_freed_memory():
         while not budget.spent(progress):
             model.train()
             set_rate(optimisers, options.learning_rate * rate(budget.share(progress), options))
@@ -69,11 +69,11 @@ def descend(
             due = progress.step % options.evaluate_every == 0
             if due:
                 validate()
-            if due or stop.asked:
+            if due or stop.requested:
                 losses.settle(progress)
                 checkpoints.save(progress, state)
                 watch.restart()
-            if stop.asked:
+            if stop.requested:
                 raise Interrupted(f"stopped at step {progress.step}, which is saved")
         if losses.waiting or progress.summed_steps:
             validate()

@@ -34,8 +34,9 @@ from regard.runs.run import Run, require_translator
 from regard.text import parallel
 from regard.text.files import read_file
 from regard.text.parallel import Links, Parallel, words
+from regard.verbs.arguments import File, OtherRun, Out
 from regard.verbs.options import Argument
-from regard.verbs.parsing import File, OtherRun, Out, parse
+from regard.verbs.parsing import parse
 from regard.verbs.printing import print_json, print_lines, tell
 
 By = Literal["attention", "model-1", "hmm"]

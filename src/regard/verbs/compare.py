@@ -29,8 +29,9 @@ from regard.tokens.choose import Kind
 from regard.training.log import METRICS, TIMING
 from regard.training.options import TrainingOptions, with_defaults
 from regard.training.task import Listener, ignore_reports
+from regard.verbs.arguments import Files, Names
 from regard.verbs.compare_report import for_people, write_report
-from regard.verbs.parsing import Files, Names, parse
+from regard.verbs.parsing import parse
 from regard.verbs.printing import print_json, tell
 from regard.verbs.train import Trained, train
 

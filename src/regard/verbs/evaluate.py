@@ -9,7 +9,7 @@ from regard.errors import UserError
 from regard.inside.edit_model import edited
 from regard.machine.memory import keep_freed_memory
 from regard.probabilities.measures import Measure, measure, token_losses
-from regard.probabilities.quality import Difference, bleu, chrf, paired
+from regard.probabilities.quality import Difference, bleu, chrf, paired_bootstrap
 from regard.probabilities.translation import translate_lines
 from regard.runs.derived import cached, mix, to_best_device
 from regard.runs.formats import as_run
@@ -17,7 +17,8 @@ from regard.runs.run import Run, require_plain_text, require_translator
 from regard.text import parallel
 from regard.text.files import read
 from regard.text.parallel import Parallel
-from regard.verbs.parsing import Edits, File, Files, OtherRun, RunLike, parse
+from regard.verbs.arguments import Edits, File, Files, OtherRun, RunLike
+from regard.verbs.parsing import parse
 from regard.verbs.printing import print_json, print_lines
 
 FEWEST = 10  # sentences that a comparison of two translators needs
@@ -155,7 +156,7 @@ def _against(run: Run, other: Run, pairs: Parallel, beam: int) -> dict[str, Diff
     if len(pairs) < FEWEST:
         raise UserError(f"{len(pairs)} sentences tell nothing of two translators: give {FEWEST} or more")
     texts = [translate_lines(one.model, *one.both_tokenizers(), pairs.sources, beam) for one in (run, other)]
-    return paired(texts[0], texts[1], pairs.targets)
+    return paired_bootstrap(texts[0], texts[1], pairs.targets)
 
 
 def main(arguments: list[str]) -> None:

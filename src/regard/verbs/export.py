@@ -12,8 +12,9 @@ from regard.machine.disk import flush, lock_folder
 from regard.runs.formats import FORMATS, as_run, format_named, format_of
 from regard.runs.formats.format import Format
 from regard.runs.run import Run
+from regard.verbs.arguments import RunLike
 from regard.verbs.options import Argument
-from regard.verbs.parsing import RunLike, parse
+from regard.verbs.parsing import parse
 from regard.verbs.printing import print_json, print_lines
 
 To = Annotated[str | Path, Argument(str, metavar="PATH")]

@@ -10,7 +10,8 @@ from regard.probabilities.decoder import Writing
 from regard.probabilities.sampling import Sampling
 from regard.ranges import check_seed
 from regard.runs.run import Run, require_plain_text
-from regard.verbs.parsing import Edits, RunLike, parse
+from regard.verbs.arguments import Edits, RunLike
+from regard.verbs.parsing import parse
 from regard.verbs.printing import print_json
 
 

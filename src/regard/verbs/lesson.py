@@ -8,8 +8,9 @@ from regard.lessons.lesson import LESSONS, Lesson, about, inputs_of, run_lesson
 from regard.lessons.lesson import parse as parse_setting
 from regard.lessons.notebook import notebook as as_notebook
 from regard.machine.disk import write_atomically
+from regard.verbs.arguments import Out
 from regard.verbs.options import Argument
-from regard.verbs.parsing import Out, parse
+from regard.verbs.parsing import parse
 from regard.verbs.printing import print_json
 
 Name = Annotated[str | None, Argument(str | None, positional=True, metavar="NAME")]

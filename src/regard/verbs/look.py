@@ -15,9 +15,10 @@ from regard.probabilities.links import check_links, parse_line
 from regard.probabilities.translation import translate
 from regard.runs.formats import as_run
 from regard.runs.run import Run
+from regard.verbs.arguments import Edits, Names, Numbers, Out, RunLike
 from regard.verbs.look_text import print_record
 from regard.verbs.options import Argument
-from regard.verbs.parsing import Edits, Names, Numbers, Out, RunLike, parse
+from regard.verbs.parsing import parse
 from regard.verbs.printing import print_json, tell
 
 Target = Annotated[str | Sequence[int] | None, Argument(str | None)]

@@ -27,6 +27,7 @@ class Argument:
     type: Any
     positional: bool = False
     metavar: str | None = None
+    commas: bool = False  # several values may have commas between them
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -91,8 +92,8 @@ def _value_type(hint: Any) -> tuple[Any, bool]:
     return (get_args(hint)[0], True) if get_origin(hint) in (tuple, list) else (hint, False)
 
 
-def verb_options(verb: Callable[..., Any], commas: Any = None) -> list[Option]:
-    """The options of a verb's function. Values of the type `commas` may have commas between them."""
+def verb_options(verb: Callable[..., Any]) -> list[Option]:
+    """The options of a verb's function, those of the docstring's first section first."""
     hints, parameters = get_type_hints(verb, include_extras=True), inspect.signature(verb).parameters
     helps = {
         name: (group, text)
@@ -113,7 +114,7 @@ def verb_options(verb: Callable[..., Any], commas: Any = None) -> list[Option]:
                 about=_of_flag(about, parameter.default),
                 metavar=marker.metavar,
                 positional=marker.positional,
-                commas=commas is not None and hints[parameter.name] == commas,
+                commas=marker.commas,
                 group=group,
             )
         )

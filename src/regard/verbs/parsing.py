@@ -7,24 +7,13 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import redirect_stderr
 from dataclasses import dataclass
 from difflib import get_close_matches
-from pathlib import Path
 from typing import Annotated, Any
 
 from regard.errors import UserError
-from regard.parts.edits import Edit
 from regard.runs.formats import is_from_outside, load
-from regard.runs.run import Run
 from regard.verbs.help import print_help, summary
-from regard.verbs.options import Argument, Option, verb_options
+from regard.verbs.options import Option, verb_options
 
-RunLike = Annotated[Run | str | Path, Argument(str, positional=True, metavar="RUN")]
-OtherRun = Annotated[Run | str | Path | None, Argument(str | None, metavar="RUN")]
-Files = Annotated[str | Path | Sequence[str | Path], Argument(tuple[str, ...], metavar="PATH")]
-File = Annotated[str | Path | None, Argument(str | None, metavar="FILE")]
-Out = Annotated[str | Path | None, Argument(Path | None, metavar="FILE")]
-Names = Annotated[str | Sequence[str], Argument(tuple[str, ...], metavar="NAME")]
-Edits = Annotated[Sequence[Edit] | str | Path | None, Argument(str | None, metavar="FILE")]
-Numbers = Annotated[Sequence[int] | None, Argument(tuple[int, ...] | None, metavar="N")]
 FAMILY = Option(
     name="family",
     type=str | None,
@@ -45,7 +34,7 @@ class Call:
 
 def parse(verb: Callable[..., Any], arguments: list[str], name: str | None = None) -> Call:
     """The arguments of a verb's function from a command line."""
-    name, options = name or verb.__name__, verb_options(verb, commas=Names)
+    name, options = name or verb.__name__, verb_options(verb)
     about, examples = summary(verb)
     runs = [option for option in options if option.metavar == "RUN"]
     if not runs:

@@ -16,8 +16,9 @@ from regard.training.tasks.questions import (
     puzzle_families,
     train_on_puzzle,
 )
+from regard.verbs.arguments import Names, Numbers, Out
 from regard.verbs.options import Argument
-from regard.verbs.parsing import Names, Numbers, Out, parse
+from regard.verbs.parsing import parse
 from regard.verbs.printing import print_json, tell
 
 Name = Annotated[str | None, Argument(str | None, positional=True, metavar="NAME")]

@@ -18,7 +18,8 @@ from regard.runs.run import require_plain_text
 from regard.text.files import read
 from regard.tokens.batches import Rows
 from regard.tokens.contract import Encoded
-from regard.verbs.parsing import Edits, Files, RunLike, parse
+from regard.verbs.arguments import Edits, Files, RunLike
+from regard.verbs.parsing import parse
 from regard.verbs.printing import escaped, print_json
 
 

@@ -7,7 +7,8 @@ from regard.inside.edit_model import edited
 from regard.inside.output import PICTURES, check_ending, write_picture
 from regard.inside.pictures import bars, heat_map, table
 from regard.inside.residual_stream import Traced, contributions, lens, sweep
-from regard.verbs.parsing import Edits, Out, RunLike, parse
+from regard.verbs.arguments import Edits, Out, RunLike
+from regard.verbs.parsing import parse
 from regard.verbs.printing import escaped, print_json
 
 

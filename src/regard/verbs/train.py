@@ -16,7 +16,7 @@ from regard.boundary import parse_json
 from regard.errors import Interrupted, UserError
 from regard.machine.device import Machine, choose_machine
 from regard.machine.disk import LOCK, absolute, lock_folder, relocated, write_json
-from regard.models import family_class
+from regard.models import family_class, family_name
 from regard.models.contract import LanguageModel
 from regard.ranges import check_seed
 from regard.runs.formats.folder import (
@@ -58,7 +58,7 @@ class Trained:
     def to_json(self) -> dict[str, Any]:
         return {
             "out": str(self.run.folder),
-            "family": self.run.model.family,
+            "family": self.run.config.family,
             "parameters": self.run.model.sizes(),
             "steps": self.steps,
             "tokens": self.tokens,
@@ -81,7 +81,7 @@ class Began:
 
 
 def train(
-    family: str | None = None,
+    family: str | type[LanguageModel] | None = None,
     *,
     recipe: str | None = None,
     data: str | Path = "data",
@@ -95,7 +95,7 @@ def train(
     3
 
     Args:
-        family: The family, such as lstm or transformer.
+        family: The family, such as lstm or transformer; MODULE:CLASS, or the class itself, for one of your own.
         recipe: A named recipe instead of a family; other options take the place of the recipe's.
         data: The folder of the recipe's texts.
         listener: Called with a report of the training a few times a second.
@@ -113,16 +113,16 @@ def train(
     return _train(family, options, listener)
 
 
-def _train(family: str, given: dict[str, Any], listener: Listener) -> Trained:
+def _train(family: str | type[LanguageModel], given: dict[str, Any], listener: Listener) -> Trained:
     kind = family_class(family)
     if given.get("resume"):
-        out = Path(given.get("out") or f"runs/{family}")
+        out = Path(given.get("out") or f"runs/{kind.family}")
         if not out.is_dir():
             raise UserError(_nothing_there(out))
         with lock_folder(out):
             return _resume(kind, out, given, listener)
     options = read_options(kind, given)
-    out = Path(options.data.out) if options.data.out else next_free(family)
+    out = Path(options.data.out) if options.data.out else next_free(kind.family)
     check_free(out)
     created = not out.exists()
     with lock_folder(out):
@@ -174,7 +174,7 @@ def _begin(
         return Trained(run, 0, len(encoded), config.seconds, loss)
     machine = choose_machine(options.training.precision)
     kept = Began(
-        family=kind.family,
+        family=family_name(kind),
         options=_with_paths(given, absolute),
         texts=Texts.of(task.texts(), out),
         tokens=_tokens_hash(task),
@@ -198,8 +198,8 @@ def _resume(kind: type[LanguageModel], out: Path, given: dict[str, Any], listene
         raise UserError(_nothing_there(out))
     advice = "is damaged; its checkpoints are kept: train again into another `out`"
     began = parse_json(Began, (out / TRAINING).read_bytes(), f"{out}: {TRAINING} {advice}")
-    if began.family != kind.family:
-        raise UserError(f"{out}: holds a {began.family}, not a {kind.family}")
+    if began.family != family_name(kind):
+        raise UserError(f"{out}: holds a {began.family}, not a {family_name(kind)}")
     kept = began.options
     if began.folder is not None:
         kept = _with_paths(kept, lambda path: relocated(path, str(began.folder), out))
@@ -238,7 +238,7 @@ def _descend(
         loss = task.loss(model)  # on the device that it was trained on
         figures = task.report(model)
     except KeyboardInterrupt as stop:
-        again = f"go on with: regard train {model.family} --out {out} --resume"
+        again = f"go on with: regard train {family_name(type(model))} --out {out} --resume"
         raise Interrupted(f"{str(stop) or 'stopped'}; {again}") from None
     model.to("cpu")
     config = describe(

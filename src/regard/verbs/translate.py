@@ -21,8 +21,9 @@ from regard.runs.run import Run, require_translator
 from regard.text.files import decode
 from regard.text.parallel import read_lines
 from regard.tokens.word_groups import line_groups, word_groups
+from regard.verbs.arguments import Edits, File, Out, RunLike
 from regard.verbs.options import Argument
-from regard.verbs.parsing import Call, Edits, File, Out, RunLike, parse
+from regard.verbs.parsing import Call, parse
 from regard.verbs.printing import print_json, tell
 
 MOST_PENALTY = 10
