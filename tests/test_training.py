@@ -385,7 +385,7 @@ def test_a_cache_is_put_on_a_run_and_said_so(tmp_path, regard_cli):
         steps=20,
         batch=2,
     )
-    with pytest.raises(UserError, match="leave `stride` out"):
+    with pytest.raises(UserError, match="leave out `stride`"):
         regard.evaluate(regard.cached(windowed.run, size=29), stride=5)
     measured = json.loads(regard_cli("evaluate", "run", "--cache", "--cache-size", "29", "--json").stdout)
     assert measured["loss"] == pytest.approx(cached.loss)
