@@ -1,7 +1,7 @@
 """The contract of every language model: a model reads tokens and predicts the next token at every position.
 
-    state = model.begin(given)                     `given`: a number of rows, or a source sentence for each
-    row prediction, state = model(tokens_BT, state, look=None)
+    state = model.begin(given)            # `given`: a number of rows, or a source sentence for each row
+    prediction, state = model(tokens_BT, state, look=None)
 
 Training, measuring, decoding and looking inside use this contract only. They do not depend on the family of a
 model.

@@ -29,11 +29,7 @@ def descend(
     machine: Machine,
     listener: Listener,
 ) -> Progress:
-    """Train a model on a task. At the end, the model holds its best weights.
-
-    Metrics, samples and checkpoints are written to the folder `out`. If `out` holds a checkpoint, training
-    continues from it.
-    """
+    """Train a model, from the checkpoint in `out` if there is one. At the end, it holds its best weights."""
     model.to(machine.device)
     batches = task.batches(model, options, seed, machine.device)
     optimisers = make_optimisers(model, options)

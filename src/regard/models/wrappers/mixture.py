@@ -96,7 +96,7 @@ class Mixture(LanguageModel):
         return declare(*(site.within(prefix) for prefix, model in pairs for site in model.sites().values()))
 
     def parameter_count(self) -> int:
-        return self.first.parameter_count() + self.second.sizes()
+        return self.first.parameter_count() + self.second.parameter_count()
 
     def tensors(self) -> dict[str, Tensor]:
         pairs = zip(PREFIXES, (self.first, self.second), strict=True)
