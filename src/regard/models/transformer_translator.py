@@ -16,7 +16,8 @@ from regard.errors import UserError
 from regard.models.contract import Given, LanguageModel, Padded, Prediction
 from regard.models.predictions import Readout
 from regard.models.source import SourceState, check_source, source_mask
-from regard.models.trunk import Block, Trunk, TrunkConfig, TrunkState
+from regard.models.trunk import Block, Trunk, TrunkState
+from regard.models.trunk_config import TrunkConfig
 from regard.parts.look import Look, Site, at_site, declare, values_at
 
 
