@@ -12,9 +12,7 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from regard.models.contract import Part, Parts, Prediction, real_weights
-
-# The maximal number of logits in memory at a time. A GPU needs larger matrix products to be busy.
-SLICE, GPU_SLICE = 1 << 24, 1 << 27
+from regard.parts.cross_entropy import linear_cross_entropy, rows_of_slice
 
 
 @final
@@ -38,7 +36,7 @@ class SoftmaxPrediction(Prediction):
 
     def nll(self, targets_BT: Tensor) -> Tensor:
         features_ND, targets_N = self.features_BTD.flatten(0, 1), targets_BT.flatten()
-        rows = _rows(self.weight_VD)
+        rows = rows_of_slice(self.weight_VD)
         parts = list(zip(features_ND.split(rows), targets_N.split(rows), strict=True))
         if len(parts) > 1 and torch.is_grad_enabled():
             # The backward pass computes the logits of each slice again instead of storing them.
@@ -61,20 +59,13 @@ class SoftmaxPrediction(Prediction):
     ) -> tuple[Tensor, Tensor]:
         features_ND, targets_N = self.features_BTD.flatten(0, 1), targets_BT.flatten()
         weights_N = real_weights(targets_BT, weights_BT).to(_wide(features_ND)).flatten()
-        if len(targets_N) <= _rows(self.weight_VD):
-            total = self._summed(features_ND, targets_N, weights_N, smoothing)
-        elif torch.compiler.is_compiling():
-            # torch 2.11 compiles SlicedCrossEntropy to a wrong gradient on a GPU.
-            split = (tensor.split(_rows(self.weight_VD)) for tensor in (features_ND, targets_N, weights_N))
-            slices = [
-                checkpoint(self._summed, *tensors, smoothing, use_reentrant=False)
-                for tensors in zip(*split, strict=True)
-            ]
-            total = torch.stack(slices).sum()
-        else:
-            total = SlicedCrossEntropy.apply(
+        in_slices = features_ND.is_cuda or len(targets_N) > rows_of_slice(self.weight_VD)
+        if in_slices:
+            total = linear_cross_entropy(
                 features_ND, self.weight_VD, self.bias_V, targets_N, weights_N, smoothing
             )
+        else:
+            total = self._summed(features_ND, targets_N, weights_N, smoothing)
         return total, weights_N.sum()
 
     def _summed(self, features_ND: Tensor, targets_N: Tensor, weights_N: Tensor, smoothing: float) -> Tensor:
@@ -86,48 +77,6 @@ class SoftmaxPrediction(Prediction):
     def _logits(self, features_ND: Tensor) -> Tensor:
         logits_NV = F.linear(features_ND, self.weight_VD, self.bias_V)
         return logits_NV.to(_wide(logits_NV))
-
-
-class SlicedCrossEntropy(torch.autograd.Function):
-    """The weighted sum of cross-entropies, with at most SLICE logits in memory at a time.
-
-    The forward pass computes the gradient of each slice together with its loss, and keeps no logits.
-    """
-
-    @staticmethod
-    def forward(ctx, features_ND, weight_VD, bias_V, targets_N, weights_N, smoothing):
-        rows = _rows(weight_VD)
-        weight, bias = weight_VD.to(features_ND.dtype), bias_V.to(features_ND.dtype)
-        total = weights_N.new_zeros(())
-        grad_features = []
-        grad_weight, grad_bias = torch.zeros_like(weight_VD), torch.zeros_like(bias_V)
-        split = (tensor.split(rows) for tensor in (features_ND, targets_N, weights_N))
-        for features, targets, weights in zip(*split, strict=True):
-            log_probs = F.log_softmax(F.linear(features, weight, bias), 1, dtype=weights.dtype)
-            chosen = targets.clamp(min=0).unsqueeze(1)
-            loss = (smoothing - 1) * log_probs.gather(1, chosen).squeeze(1)
-            if smoothing:
-                loss = loss - smoothing * log_probs.mean(1)
-            total += (loss * weights).sum()
-            # d loss / d logits = softmax - target distribution
-            grad = log_probs.exp_().sub_(smoothing / len(weight_VD))
-            grad.scatter_add_(1, chosen, torch.full_like(chosen, smoothing - 1, dtype=grad.dtype))
-            grad = grad.mul_(weights.unsqueeze(1)).to(features.dtype)
-            # A list: the compiler of torch 2.11 loses values that are written into a view of one tensor.
-            grad_features.append(grad @ weight)
-            grad_weight += grad.T @ features
-            grad_bias += grad.sum(0, dtype=grad_bias.dtype)
-        ctx.save_for_backward(torch.cat(grad_features), grad_weight, grad_bias)
-        return total
-
-    @staticmethod
-    def backward(ctx, grad_total):
-        return *(grad * grad_total for grad in ctx.saved_tensors), None, None, None
-
-
-def _rows(weight_VD: Tensor) -> int:
-    """Return the number of positions in a slice."""
-    return max(1, (GPU_SLICE if weight_VD.is_cuda else SLICE) // len(weight_VD))
 
 
 @final

@@ -5,18 +5,19 @@ import time
 from pathlib import Path
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from regard.errors import Interrupted, MachineError
 from regard.machine.device import Machine
 from regard.machine.memory import keep_freed_memory
 from regard.machine.signals import delayed_stop
-from regard.models.contract import LanguageModel, State
+from regard.models.contract import LanguageModel
 from regard.training.checkpoint import Checkpoints
+from regard.training.gradients import make_gradients
 from regard.training.log import Log, Losses
 from regard.training.optimisers import make_optimisers, rate, set_rate
 from regard.training.options import TrainingOptions
-from regard.training.task import Batches, Listener, Progress, Report, Task
+from regard.training.task import Batch, Batches, Listener, Progress, Report, Task
 from regard.training.weights import BestWeights
 
 
@@ -34,6 +35,7 @@ def descend(
     batches = task.batches(model, options, seed, machine.device)
     optimisers = make_optimisers(model, options)
     objective = compiled(task.objective(model, options), model, options, machine)
+    gradients = make_gradients(objective, model, machine)
     weights = BestWeights(model, options.average)
     checkpoints = Checkpoints(out, model, optimisers, weights)
     progress, state = checkpoints.restore()
@@ -57,7 +59,8 @@ def descend(
         while not budget.spent(progress):
             model.train()
             set_rate(optimisers, options.learning_rate * rate(budget.share(progress), options))
-            loss, state = step(objective, batches, state, progress, options, machine)
+            step_batches = [next_batch(batches, progress) for _ in range(options.accumulate)]
+            loss, state = gradients.of(step_batches, state)
             nn.utils.clip_grad_norm_(model.parameters(), options.clip)
             for optimiser in optimisers:
                 optimiser.step()
@@ -82,34 +85,7 @@ def descend(
     return progress
 
 
-def step(
-    objective: nn.Module,
-    batches: Batches,
-    state: State | None,
-    progress: Progress,
-    options: TrainingOptions,
-    machine: Machine,
-) -> tuple[Tensor, State | None]:
-    """Accumulate the gradients of one step. Return the loss for each target, and the carried state.
-
-    The summed loss of every batch is divided by the number of targets in all batches of the step. The step
-    therefore equals a step on one large batch.
-    """
-    step_batches = [next_batch(batches, progress) for _ in range(options.accumulate)]
-    weight = max(1.0, sum(batch.weight for batch in step_batches))
-    total = torch.zeros((), device=machine.device)
-    for batch in step_batches:
-        if state is not None and batch.fresh_B is not None and bool(batch.fresh_B.any()):
-            state = None if bool(batch.fresh_B.all()) else state.reset(batch.fresh_B.to(machine.device))
-        with torch.autocast(machine.device.type, torch.bfloat16, enabled=machine.bf16):
-            summed, state = objective(**batch.inputs, state=state)
-        loss = summed / weight
-        loss.backward()
-        total += loss.detach()
-    return total, state
-
-
-def next_batch(batches: Batches, progress: Progress):
+def next_batch(batches: Batches, progress: Progress) -> Batch:
     """Return the next batch and count it in the progress. After the last batch, a new epoch begins."""
     if progress.place >= batches.steps(progress.epoch):
         progress.epoch, progress.place = progress.epoch + 1, 0

@@ -5,6 +5,7 @@ import math
 import torch
 from torch import nn
 
+from regard.training.muon import Muon
 from regard.training.options import TrainingOptions
 
 
@@ -33,12 +34,7 @@ def make_optimisers(model: nn.Module, options: TrainingOptions) -> list[torch.op
     vectors = [parameter for _, parameter in named if parameter.dim() != 2]
     optimisers = list[torch.optim.Optimizer]()
     if options.optimiser == "muon" and inner:
-        muon = {
-            "lr": options.learning_rate,
-            "weight_decay": options.weight_decay,
-            "adjust_lr_fn": "match_rms_adamw",
-        }
-        optimisers.append(torch.optim.Muon(inner, **muon))  # type: ignore[arg-type]
+        optimisers.append(Muon(inner, lr=options.learning_rate, weight_decay=options.weight_decay))
         inner = []
     decayed = {"params": inner + others, "weight_decay": options.weight_decay}
     groups = [group for group in (decayed, {"params": vectors, "weight_decay": 0.0}) if group["params"]]
