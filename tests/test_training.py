@@ -232,7 +232,7 @@ def test_a_loss_that_is_no_number_stops_and_keeps_the_last_good_weights(tmp_path
 @pytest.mark.parametrize(
     ("family", "options", "words"),
     [
-        ("transformer", {"context": 100_000}, "a `context` of 100000 needs at least that many"),
+        ("transformer", {"context": 100_000}, "fewer than the `context` of 100000"),
         ("lstm", {"batch": 100_000}, "lower `batch`"),
         ("lstm", {"steps": 1, "minutes": 1.0}, "not both"),
         ("lstm", {"steps": 0}, "`steps` must be above 0"),

@@ -1,1 +1,1 @@
-"""Text to integers and back."""
+"""Tokens: text to integers and back, and batches of tokens for training and measuring."""

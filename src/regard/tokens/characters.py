@@ -1,4 +1,4 @@
-"""Characters: one token a Unicode character that the training text has."""
+"""The character tokenizer: a token for each Unicode character of the training text."""
 
 from typing import Any, final
 
@@ -12,6 +12,8 @@ END, UNKNOWN, FIRST = 0, 1, 2
 
 @final
 class CharacterTokenizer(Tokenizer):
+    """Characters that are not in the training text become the unknown token."""
+
     kind = "char"
     end = END
     unknown = UNKNOWN
@@ -24,9 +26,10 @@ class CharacterTokenizer(Tokenizer):
 
     @classmethod
     def train(cls, texts: list[str], document: Document) -> "CharacterTokenizer":
+        """Make a tokenizer with the characters of the texts."""
         characters = sorted(set().union(*texts))
         if document == "line" and "\n" in characters:
-            characters.remove("\n")  # the document's end stands for it
+            characters.remove("\n")  # the end token stands for the newline
         return cls("".join(characters), document)
 
     def encode_documents(self, documents: list[str]) -> tuple[np.ndarray, np.ndarray]:
@@ -47,4 +50,5 @@ class CharacterTokenizer(Tokenizer):
 
 
 def _codes(text: str) -> np.ndarray:
+    """Return the code points of a text."""
     return np.frombuffer(text.encode("utf-32-le"), dtype=np.uint32)

@@ -1,4 +1,4 @@
-"""Which tokenizer: from options and a training text, or from a run's tokenizer.json."""
+"""Makes the tokenizer from options and a training text, or from a run's tokenizer.json."""
 
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -17,20 +17,22 @@ Kind = Literal["char", "word", "byte", "bpe"]
 
 @dataclass(frozen=True, kw_only=True)
 class TokenOptions:
+    """The options of the tokenizer."""
+
     tokens: Kind = "word"
-    """What a token is."""
+    """Kind of tokens: characters, words, bytes or subwords by byte-pair encoding."""
     document: Document = "file"
-    """What a document is; a context never crosses its end."""
+    """Unit of text that is a document. A context never crosses the end of a document."""
     cutoff: int = 1
-    """Words seen fewer times than this become <unk> (word)."""
+    """Words with fewer occurrences become <unk> (word)."""
     vocabulary: str | None = None
-    """A file with the words to know, instead of those of the text (word)."""
+    """A file with the vocabulary. Without it, the words of the training text are the vocabulary (word)."""
     bpe_size: int | None = None
-    """How many tokens byte-pair encoding may have (bpe: 1024)."""
+    """Number of tokens of byte-pair encoding (bpe: 1024)."""
 
 
 def train_tokenizer(texts: list[str], options: TokenOptions) -> tuple[Tokenizer, Encoded]:
-    """A tokenizer for the texts, and the texts encoded by it."""
+    """Make a tokenizer for the texts. Return it, and the encoded texts."""
     if options.cutoff < 1:
         raise UserError("`cutoff` must be 1 or more")
     if options.tokens != "word" and (options.cutoff != 1 or options.vocabulary is not None):
@@ -41,11 +43,11 @@ def train_tokenizer(texts: list[str], options: TokenOptions) -> tuple[Tokenizer,
         documents = [document for text in texts for document in split(text, options.document)]
         tokenizer, ids, ends = WordTokenizer.train(documents, options.document, options.cutoff)
         return tokenizer, tokenizer.encoded(ids, ends, sum(len(text.encode()) for text in texts))
-    chosen = _train_others(texts, options)
-    return chosen, chosen.encode_texts(texts)
+    other = _make_tokenizer(texts, options)
+    return other, other.encode_texts(texts)
 
 
-def _train_others(texts: list[str], options: TokenOptions) -> Tokenizer:
+def _make_tokenizer(texts: list[str], options: TokenOptions) -> Tokenizer:
     match options.tokens:
         case "char":
             return CharacterTokenizer.train(texts, options.document)
@@ -54,9 +56,7 @@ def _train_others(texts: list[str], options: TokenOptions) -> Tokenizer:
         case "bpe":
             size = 1024 if options.bpe_size is None else options.bpe_size
             if not 257 <= size <= 1 << 20:
-                raise UserError(
-                    "`bpe_size` must be 257 (256 bytes and an end) or more, and at most 1,048,576"
-                )
+                raise UserError("`bpe_size` must lie between 257 (256 bytes and an end) and 1,048,576")
             return SubwordTokenizer.train(texts, options.document, size)
         case "word":
             assert options.vocabulary is not None
@@ -64,6 +64,7 @@ def _train_others(texts: list[str], options: TokenOptions) -> Tokenizer:
 
 
 def tokenizer_from_json(data: dict[str, Any]) -> Tokenizer:
+    """Make the tokenizer that `Tokenizer.to_json` described."""
     match data["kind"]:
         case "char":
             return CharacterTokenizer(data["characters"], data["document"])

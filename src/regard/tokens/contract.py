@@ -1,6 +1,6 @@
-"""What every tokenizer keeps: text in, integers out, and the bytes behind each integer.
+"""The contract of every tokenizer: text to integers, and each integer to the bytes that it stands for.
 
-Ids below `size` can be predicted. `start` (`<s>`) and `padding` lie above them, so they are inputs that can never be predicted.
+Models predict ids below `size`. `start` (`<s>`) and `padding` are ids above, which are inputs only.
 
 Shape legend: N tokens of all documents, D documents.
 """
@@ -20,26 +20,28 @@ from regard.text.documents import Document, split
 
 @dataclass(frozen=True)
 class Encoded:
-    """Documents as one row of ids. Each document ends with the tokenizer's end; `ends_D` is where it ends (exclusive)."""
+    """Encoded documents, joined into one sequence. Each document ends with the end token of the tokenizer."""
 
     ids_N: Tensor
-    ends_D: Tensor
-    bytes: int
-    unknown: int
+    ends_D: Tensor  # the index after the last token of each document
+    bytes: int  # the UTF-8 bytes of the text
+    unknown: int  # the number of unknown tokens
 
     @property
     def starts_D(self) -> Tensor:
+        """(D): the index of the first token of each document."""
         return torch.cat([self.ends_D.new_zeros(1), self.ends_D[:-1]])
 
     @property
     def lengths_D(self) -> Tensor:
+        """(D): the number of tokens of each document, end included."""
         return self.ends_D - self.starts_D
 
     def __len__(self) -> int:
         return len(self.ids_N)
 
     def first(self, tokens: int) -> "Encoded":
-        """The first documents, and of the last of them the first part, up to so many tokens; bytes are not counted again."""
+        """Return the first `tokens` tokens, which may cut the last document. `bytes` stays the same."""
         if len(self) <= tokens:
             return self
         ends_D = torch.cat([self.ends_D[self.ends_D < tokens], torch.tensor([tokens])])
@@ -47,42 +49,48 @@ class Encoded:
 
 
 class Tokenizer(ABC):
+    """The base class of tokenizers."""
+
     kind: str
     document: Document
-    size: int  # how many tokens can be predicted
-    end: int  # the end of a document (of a line, for words)
-    unknown: int | None  # what a word or character never seen becomes; None where nothing is unknown
+    size: int  # the number of tokens that can be predicted
+    end: int  # the end of a document (for words: the end of a line)
+    unknown: int | None  # the id of unknown words or characters; None if every text can be encoded
 
     @property
     def start(self) -> int:
+        """The id of the start mark `<s>`."""
         return self.size
 
     @property
     def padding(self) -> int:
+        """The id of padding."""
         return self.size + 1
 
     @property
     def stop(self) -> int | None:
-        """The token after which nothing follows; None where there is none."""
+        """The token that ends a generated text, or None if there is no such token."""
         return self.end
 
     @abstractmethod
     def encode_documents(self, documents: list[str]) -> tuple[np.ndarray, np.ndarray]:
-        """(ids, ends): every document's ids with its end behind them, and where each document ends."""
+        """Return the ids of all documents, each with an end token, and the index after each document."""
 
     @abstractmethod
     def token_bytes(self, token: int, previous: int | None) -> bytes:
-        """The bytes that `token` adds to a text whose last token is `previous`."""
+        """Return the bytes that `token` adds to a text whose last token is `previous`."""
 
     @abstractmethod
-    def to_json(self) -> dict[str, Any]: ...
+    def to_json(self) -> dict[str, Any]:
+        """Return a description from which `tokenizer_from_json` makes the same tokenizer."""
 
     def encode(self, text: str) -> Encoded:
+        """Split a text into documents and encode them."""
         ids, ends = self.encode_documents(split(text, self.document))
         return self.encoded(ids, ends, len(text.encode()))
 
     def encode_texts(self, texts: list[str]) -> Encoded:
-        """Several texts, one after the other; their documents stay apart."""
+        """Encode several texts, one after the other. No document crosses from one text to the next."""
         parts = [self.encode(text) for text in texts]
         offsets = np.cumsum([0, *(len(part) for part in parts[:-1])])
         return Encoded(
@@ -93,16 +101,20 @@ class Tokenizer(ABC):
         )
 
     def encoded(self, ids: np.ndarray, ends: np.ndarray, size: int) -> Encoded:
+        """Make an `Encoded` from ids and ends, for a text of `size` bytes."""
         unknown = 0 if self.unknown is None else int((ids == self.unknown).sum())
         return Encoded(torch.from_numpy(ids), torch.from_numpy(ends), size, unknown)
 
     def prompt(self, text: str) -> list[int]:
-        """The ids of a text that goes on: without the end that `encode` puts behind it."""
+        """Return the ids of the beginning of a document, without an end token."""
         ids, _ = self.encode_documents([text])
         return ids[:-1].tolist()
 
     def decoder(self, previous: int | None = None) -> Callable[[int], str]:
-        """Turns tokens into text as they come; a character is given when its last byte is here."""
+        """Return a function that converts tokens to text one by one.
+
+        A character of several tokens is returned with its last token.
+        """
         utf8 = codecs.getincrementaldecoder("utf-8")(errors="replace")
 
         def decode(token: int) -> str:
@@ -114,6 +126,7 @@ class Tokenizer(ABC):
         return decode
 
     def decode(self, ids: Iterable[int]) -> str:
+        """Return the text of the ids."""
         out, previous = [], None
         for token in ids:
             out.append(self.token_bytes(token, previous))
@@ -121,17 +134,18 @@ class Tokenizer(ABC):
         return b"".join(out).decode("utf-8", "replace")
 
     def name(self, token: int) -> str:
-        """A token as people read it: `<s>`, `<unk>`, `</s>` or its own text."""
+        """Return a token for display: `<s>`, `<unk>`, `</s>` or its own text."""
         special = {self.start: "<s>", self.padding: "<pad>", self.unknown: "<unk>", self.end: "</s>"}
         return special.get(token) or self.token_bytes(token, None).decode("utf-8", "replace")
 
     @property
     def end_bytes(self) -> bytes:
+        """The bytes of the end token: a newline if documents are lines."""
         return b"\n" if self.document == "line" else b""
 
 
 def with_ends(ids: np.ndarray, lengths: np.ndarray, end: int) -> tuple[np.ndarray, np.ndarray]:
-    """Put an end behind each run of ids."""
+    """Put an end token after each document. Return the ids, and the index after each document."""
     ends = np.cumsum(lengths + 1, dtype=np.int64)
     out = np.empty(len(ids) + len(lengths), dtype=np.int32)
     is_end = np.zeros(len(out), dtype=bool)

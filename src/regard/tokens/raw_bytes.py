@@ -1,4 +1,4 @@
-"""Bytes: 256 tokens and an end. Nothing is ever unknown."""
+"""The byte tokenizer: a token for each of the 256 bytes, and an end token. No byte is unknown."""
 
 from typing import Any, final
 

@@ -1,4 +1,4 @@
-"""Which tokens each word is made of, and maps over tokens as maps over words.
+"""The groups of tokens that are words, and weights over words from weights over tokens.
 
 Shape legend: Q rows, K columns, R groups of rows, C groups of columns.
 """
@@ -16,50 +16,49 @@ BLANKS = " \t\n\r\v\f"  # a no-break space does not separate words
 
 
 def word_groups(tokens: Sequence[str], kind: str = "bpe") -> list[range]:
-    """The tokens of each word, from the names of the tokens and the kind of their tokenizer."""
+    """Return the tokens of each word, from the names of the tokens and the kind of their tokenizer."""
     if kind == "word":
         return [range(place, place + 1) for place in range(len(tokens))]
     return [range(first, last) for first, last in pairwise([*word_starts(tokens), len(tokens)])]
 
 
 def line_groups(line: str, tokenizer: Tokenizer) -> list[range]:
-    """The tokens of each word of a line."""
-    names = (
-        list(line)
-        if tokenizer.kind == "char"
-        else [tokenizer.name(token) for token in tokenizer.prompt(line)]
-    )
+    """Return the tokens of each word of a line."""
+    is_char = tokenizer.kind == "char"
+    names = list(line) if is_char else [tokenizer.name(token) for token in tokenizer.prompt(line)]
     return word_groups(names, tokenizer.kind)
 
 
 def word_starts(tokens: Sequence[str]) -> list[int]:
-    """Where words begin: at the blanks before them. Marks such as <s> and line ends stand alone; blanks at the end are a word.
+    """Return the index of the first token of each word.
 
-    So a line has as many words as `parallel.words` counts.
+    A word begins with the blanks before it. Marks such as <s> and line ends are words of their own, and so
+    are blanks at the end. A line then has as many words as `parallel.words` counts.
     """
-    starts, blanks, parted = (
-        list[int](),
-        None,
-        True,
-    )  # blanks: where a run of blanks began; parted: the next letter begins a word
+    starts = list[int]()
+    blanks: int | None = None  # the first token of a run of blanks
+    separated = True  # whether the next letter begins a word
     for place, token in enumerate(tokens):
         blank = not token.strip(BLANKS)
         if token in MARKS or (blank and "\n" in token):
             starts.append(place)
-            blanks, parted = None, True
+            blanks, separated = None, True
         elif blank:
             blanks = place if blanks is None else blanks
         else:
-            if parted or blanks is not None or token[0] in BLANKS:
+            if separated or blanks is not None or token[0] in BLANKS:
                 starts.append(place if blanks is None else blanks)
-            blanks, parted = None, token[-1] in BLANKS
+            blanks, separated = None, token[-1] in BLANKS
     return [0, *starts[1:]]
 
 
 def group_weights(
     weights_HQK: Tensor, rows: Sequence[Sequence[int]], columns: Sequence[Sequence[int]]
 ) -> Tensor:
-    """Groups of rows averaged, groups of columns added up: no weight is lost and none is made."""
+    """(H, R, C): averages the rows of each group, and adds the columns of each group.
+
+    A row that sums to 1 before sums to 1 afterwards if the groups contain all columns.
+    """
     average_RQ = torch.zeros(len(rows), weights_HQK.shape[-2], dtype=weights_HQK.dtype)
     for number, group in enumerate(rows):
         for row in group:

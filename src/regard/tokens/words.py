@@ -1,6 +1,7 @@
-"""Words: what stands between ASCII white space, in a closed vocabulary, with an end-of-line token under every `--document`.
+"""The word tokenizer: words between ASCII white space, a closed vocabulary, and an end-of-line token.
 
-A literal `<unk>` in the text is a word like any other; the unknown class is an id of its own.
+The end of a line is a token under every `--document`. A literal `<unk>` in the text is a word like any other:
+the unknown token has an id of its own.
 """
 
 from collections import defaultdict
@@ -14,12 +15,14 @@ from regard.text.documents import Document
 from regard.tokens.contract import Tokenizer
 
 END, UNKNOWN, FIRST = 0, 1, 2
-LINE = b"\0"  # stands for a newline while splitting; a text with a zero byte is refused when it is read
-CHUNK = 1 << 20  # characters split at a time, so that the list of words never holds a whole corpus
+LINE = b"\0"  # stands for a newline during splitting; texts with a zero byte are refused when they are read
+CHUNK = 1 << 20  # the number of characters that are split at a time, so that lists of words stay small
 
 
 @final
 class WordTokenizer(Tokenizer):
+    """Words outside the vocabulary become the unknown token."""
+
     kind = "word"
     end = END
     unknown = UNKNOWN
@@ -35,9 +38,10 @@ class WordTokenizer(Tokenizer):
     def train(
         cls, documents: list[str], document: Document, cutoff: int
     ) -> tuple["WordTokenizer", np.ndarray, np.ndarray]:
-        """Every word seen at least `cutoff` times, the most frequent first (ties in the order of the text).
+        """Make a tokenizer with the words that occur at least `cutoff` times, the most frequent words first.
 
-        Gives the encoded documents too: splitting a large text is what takes the time, so it is done once.
+        Words of equal frequency stand in the order of the text. The ids and ends of the encoded documents are
+        returned as well, because splitting a large text twice would take twice the time.
         """
         numbered: defaultdict[bytes, int] = defaultdict(count().__next__)
         ids, ends = _encode(documents, numbered, numbered[LINE])
@@ -56,13 +60,11 @@ class WordTokenizer(Tokenizer):
 
     @property
     def stop(self) -> int | None:
-        return END if self.document == "line" else None  # elsewhere a line's end is only that
+        return END if self.document == "line" else None  # other documents have many lines
 
     def prompt(self, text: str) -> list[int]:
         ids, _ = self.encode_documents([text])
-        return (
-            ids.tolist() if text.endswith("\n") else ids[:-1].tolist()
-        )  # a line that is whole has its own end
+        return ids.tolist() if text.endswith("\n") else ids[:-1].tolist()  # a complete line keeps its end
 
     def token_bytes(self, token: int, previous: int | None) -> bytes:
         if token == END:
@@ -75,11 +77,14 @@ class WordTokenizer(Tokenizer):
 
 
 class _Ids(dict[bytes, int]):
+    """The ids of words, with the unknown id for other words."""
+
     def __missing__(self, word: bytes) -> int:
         return UNKNOWN
 
 
 def _encode(documents: list[str], ids_of: dict[bytes, int], end: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return the ids of all documents and the index after each. `ids_of` maps words, `end` ends a line."""
     lines = np.fromiter(map(_lines, documents), dtype=np.int64, count=len(documents))
     ids = np.concatenate(
         [
@@ -92,25 +97,26 @@ def _encode(documents: list[str], ids_of: dict[bytes, int], end: int) -> tuple[n
 
 
 def _lines(document: str) -> int:
+    """Return the number of lines. A last line without a newline counts as well."""
     return document.count("\n") + (not document.endswith("\n"))
 
 
 def _chunks(documents: list[str]) -> Iterator[list[bytes]]:
-    """The words of the documents, each line closed by LINE, in lists of about CHUNK characters."""
-    held: list[str] = []
+    """Yield the words of the documents, with LINE after each line, in lists from about CHUNK characters."""
+    pieces: list[str] = []
     size = 0
     for piece in chain.from_iterable(map(_pieces, documents)):
-        held.append(piece if piece.endswith("\n") else piece + "\n")
-        size += len(held[-1])
+        pieces.append(piece if piece.endswith("\n") else piece + "\n")
+        size += len(pieces[-1])
         if size >= CHUNK:
-            yield _split(held)
-            held, size = [], 0
-    if held:
-        yield _split(held)
+            yield _split(pieces)
+            pieces, size = [], 0
+    if pieces:
+        yield _split(pieces)
 
 
 def _pieces(document: str) -> Iterator[str]:
-    """A document cut at line ends, about CHUNK characters each; an empty document is one empty piece."""
+    """Yield pieces of about CHUNK characters, cut at line ends. An empty document is an empty piece."""
     start = 0
     while True:
         newline = document.find("\n", start + CHUNK)
@@ -121,5 +127,5 @@ def _pieces(document: str) -> Iterator[str]:
         start = newline + 1
 
 
-def _split(held: list[str]) -> list[bytes]:
-    return "".join(held).encode().replace(b"\n", b" \0 ").split()  # bytes split at ASCII white space alone
+def _split(pieces: list[str]) -> list[bytes]:
+    return "".join(pieces).encode().replace(b"\n", b" \0 ").split()  # bytes split at ASCII white space only
