@@ -1,7 +1,7 @@
-"""The cross-entropy of a row of logits and its gradient, in place. The specification is in `parts/cross_entropy.py`.
+"""The cross-entropy of a row of logits and its gradient, in place (specification: parts/cross_entropy.py).
 
-The logits are read twice and overwritten by the weighted gradient once. torch's cross_entropy writes the logits
-in float32, the log-probabilities and the gradient besides.
+The kernel reads the logits twice and overwrites them with the weighted gradient. torch's cross_entropy also
+writes the logits in float32, the log-probabilities and the gradient.
 
 Shape legend: N positions, V vocabulary, C columns of the logits (V, and zeros behind them for alignment).
 """
