@@ -153,7 +153,7 @@ def translation(
     steps: int = 700,
 ) -> list[Step]:
     """Different lengths and another order: each target word is a mixture of source words; and what a small trained model looks at."""
-    one, two = source.split(), target.split()
+    source_words, target_words = source.split(), target.split()
     if (len(two), len(one)) != (len(weights), len(weights[0])):
         raise UserError(
             f"{len(two)} target words and {len(one)} source words need as many rows and columns of weights"
@@ -168,7 +168,7 @@ def translation(
         score=Dot(),
         mask=everything,
     )[0, 0]
-    said, found, names = _trained(source, steps)
+    translated, grid_QK, names = _trained(source, steps)
     return [
         Step(
             "Word for word",
@@ -187,9 +187,9 @@ def translation(
         Step(
             "A small trained model",
             "a_tj = softmax_j score(s_t, H_j)",
-            f"After {steps} steps on the built-in grammar it says: {' '.join(said)}.",
-            {"grid": found},
-            grid(found, said, names),
+            f"After {steps} steps on the built-in grammar it says: {' '.join(translated)}.",
+            {"grid": grid_QK},
+            grid(grid_QK, translated, names),
         ),
     ]
 

@@ -103,7 +103,7 @@ def about(name: str) -> str:
 
 def inputs_of(name: str) -> dict[str, Any]:
     """What can be set, and what it is otherwise."""
-    return {one: parameter.default for one, parameter in inspect.signature(find(name)).parameters.items()}
+    return {input_name: parameter.default for input_name, parameter in inspect.signature(find(name)).parameters.items()}
 
 
 def run_lesson(name: str, **inputs: Any) -> Lesson:
@@ -113,26 +113,26 @@ def run_lesson(name: str, **inputs: Any) -> Lesson:
     [0.5, 0.5]
     """
     chosen = inputs_of(name)
-    for one, value in inputs.items():
-        if one not in chosen:
-            raise UserError(f"{name} has no {one!r} to set; {_said(name)}")
-        if _shape(value) != _shape(chosen[one]):
-            raise UserError(f"{name}: {one} is written like {_example(chosen[one])}; {_said(name)}")
-        _check(name, one, value)
-        chosen[one] = value
+    for input_name, value in inputs.items():
+        if input_name not in chosen:
+            raise UserError(f"{name} has no {input_name!r} to set; {_said(name)}")
+        if _shape(value) != _shape(chosen[input_name]):
+            raise UserError(f"{name}: {input_name} is written like {_example(chosen[input_name])}; {_said(name)}")
+        _check(name, input_name, value)
+        chosen[input_name] = value
     return Lesson(name, about(name), chosen, find(name)(**chosen))
 
 
 def parse(name: str, setting: str) -> tuple[str, Any]:
     """`q=0,10` as a name and a value, in the shape that the lesson's own input has."""
-    one, equals, text = setting.partition("=")
+    input_name, equals, text = setting.partition("=")
     defaults = inputs_of(name)
-    if not equals or one not in defaults:
+    if not equals or input_name not in defaults:
         raise UserError(f"--set {setting!r}: {_said(name)}")
     try:
-        return one, _read(text, defaults[one])
+        return input_name, _read(text, defaults[input_name])
     except ValueError:
-        raise UserError(f"--set {setting!r}: {one} is written like {_example(defaults[one])}") from None
+        raise UserError(f"--set {setting!r}: {input_name} is written like {_example(defaults[input_name])}") from None
 
 
 def _read(text: str, like: Any) -> Any:
@@ -156,23 +156,23 @@ def _shape(value: Any) -> Any:
     return "word" if isinstance(value, str) else "number"
 
 
-def _check(name: str, one: str, value: Any) -> None:
+def _check(name: str, input_name: str, value: Any) -> None:
     """What no lesson can do anything with."""
     if isinstance(value, list | tuple):
         for part in value:
-            _check(name, one, part)
+            _check(name, input_name, part)
     if value in ("", ()) or (isinstance(value, str) and not value.strip()):
-        raise UserError(f"{name}: {one} is empty; {_said(name)}")
+        raise UserError(f"{name}: {input_name} is empty; {_said(name)}")
     if isinstance(value, float) and not math.isfinite(value):
-        raise UserError(f"{name}: {one} must be made of finite numbers")
+        raise UserError(f"{name}: {input_name} must be made of finite numbers")
     if isinstance(value, int) and value < 1:
-        raise UserError(f"{name}: {one} must be 1 or more")
+        raise UserError(f"{name}: {input_name} must be 1 or more")
 
 
-def need(right: bool, what: str) -> None:
+def need(right: bool, message: str) -> None:
     """What a lesson asks of its inputs."""
     if not right:
-        raise UserError(what)
+        raise UserError(message)
 
 
 def _example(value: Any) -> str:
@@ -184,5 +184,5 @@ def _example(value: Any) -> str:
 
 def _said(name: str) -> str:
     return (
-        f"what can be set: {', '.join(f'{one}={_example(value)}' for one, value in inputs_of(name).items())}"
+        f"what can be set: {', '.join(f'{input_name}={_example(value)}' for one, value in inputs_of(name).items())}"
     )

@@ -1,4 +1,4 @@
-"""regard lesson: the lectures' worked examples, step by step."""
+"""regard lesson: run the lectures' worked examples, step by step."""
 
 from pathlib import Path
 from typing import Annotated, Any
@@ -8,6 +8,7 @@ from regard.lessons.lesson import LESSONS, Lesson, about, inputs_of, run_lesson
 from regard.lessons.lesson import parse as parse_setting
 from regard.lessons.notebook import notebook as as_notebook
 from regard.machine.disk import write_atomically
+from regard.tables import Catalogue
 from regard.verbs.arguments import Out
 from regard.verbs.options import Argument
 from regard.verbs.parsing import parse
@@ -17,19 +18,19 @@ Name = Annotated[str | None, Argument(str | None, positional=True, metavar="NAME
 Settings = Annotated[dict[str, Any] | tuple[str, ...], Argument(tuple[str, ...], metavar="NAME=VALUE")]
 
 
-def lesson(name: Name = None, *, set: Settings = (), notebook: Out = None) -> Lesson | dict[str, str]:
-    """Run one of the lectures' worked examples; without a name, list them.
+def lesson(name: Name = None, *, set: Settings = (), notebook: Out = None) -> Lesson | Catalogue:
+    """Run one of the lectures' worked examples. Without a name, list them.
 
     >>> regard.lesson("attention", set={"q": (0.0, 10.0)}).value("scores")
     [0.0, 0.0, 10.0, 0.0]
 
     Args:
         name: The lesson.
-        set: Other inputs: q=0,10 sets the numbers of q; rows are separated by ; and sentences by /.
-        notebook: Write it as a notebook instead (.ipynb).
+        set: Other inputs. q=0,10 sets the numbers of q; a semicolon separates rows, / separates sentences.
+        notebook: Write the lesson as a notebook (.ipynb).
     """
     if name is None:
-        return {known: about(known) for known in LESSONS}
+        return Catalogue({known: about(known) for known in LESSONS})
     if notebook is not None and Path(notebook).suffix != ".ipynb":
         raise UserError(f"{notebook}: the name of a notebook ends with .ipynb")
     inputs = set if isinstance(set, dict) else dict(parse_setting(name, setting) for setting in set)
@@ -54,11 +55,8 @@ def main(arguments: list[str]) -> None:
         return
     _print(shown)
     written = call.values["notebook"]
-    print(
-        f"\ninputs that can be set: {', '.join(inputs_of(shown.name))}"
-        if written is None
-        else f"\n{written} holds it."
-    )
+    names = ", ".join(inputs_of(shown.name))
+    print(f"\ninputs that --set changes: {names}" if written is None else f"\nwritten: {written}")
 
 
 def _print(shown: Lesson) -> None:
