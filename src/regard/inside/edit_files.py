@@ -37,6 +37,21 @@ def read_edits(source: str | Path, fingerprint: str | None) -> list[Edit]:
     return edits_from_json(data, fingerprint, name)
 
 
+def edits_in_words(edits: Sequence[Edit]) -> str:
+    """Describe edits in one line, such as: silence layer0.attention (heads 1)."""
+    parts = []
+    for edit in edits:
+        fields = {name: value for name, value in dataclasses.asdict(edit).items() if value not in (None, "")}
+        place = f"{edit.name()} {fields.pop('site')}"
+        details = ", ".join(f"{name} {_in_words(value)}" for name, value in fields.items())
+        parts.append(f"{place} ({details})" if details else place)
+    return "; ".join(parts)
+
+
+def _in_words(value: Any) -> str:
+    return " ".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
+
+
 def edits_from_json(data: Any, fingerprint: str | None, name: str) -> list[Edit]:
     """Build edits from one object, a list of objects, or the content of a file.
 

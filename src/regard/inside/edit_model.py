@@ -33,8 +33,13 @@ def edited(run: Run | str | Path, edits: Sequence[Edit] | str | Path | None) -> 
     opened = as_run(run)
     if edits is None:
         return opened
-    made = read_edits(edits, opened.fingerprint) if isinstance(edits, str | Path) else edits
+    made = given_edits(opened, edits)
     return dataclasses.replace(opened, model=edit_model(opened.model, opened.tokenizer, made))
+
+
+def given_edits(run: Run, edits: Sequence[Edit] | str | Path) -> Sequence[Edit]:
+    """Return edits as values: those of a file or of JSON must not name another run."""
+    return read_edits(edits, run.fingerprint) if isinstance(edits, str | Path) else edits
 
 
 def save_edits(run: Run | str | Path, edits: Sequence[Edit] | str | Path, out: str | Path) -> None:
@@ -42,9 +47,8 @@ def save_edits(run: Run | str | Path, edits: Sequence[Edit] | str | Path, out: s
 
     >>> regard.save_edits("runs/transformer", [silent], "silent.json")  # doctest: +SKIP
     """
-    fingerprint = as_run(run).fingerprint
-    made = read_edits(edits, fingerprint) if isinstance(edits, str | Path) else edits
-    write_json(edits_to_json(made, fingerprint), Path(out))
+    opened = as_run(run)
+    write_json(edits_to_json(given_edits(opened, edits), opened.fingerprint), Path(out))
 
 
 def edit_model(model: LanguageModel, tokenizer: Tokenizer, edits: Sequence[Edit]) -> Edited:

@@ -12,10 +12,11 @@ import torch
 
 from regard.errors import UserError
 from regard.inside.page import page
-from regard.inside.pictures import Panel, arcs, bars, beside, draw, heat_map, mosaic, to_png
+from regard.inside.pictures import Panel, arcs, bars, before_and_after, draw, heat_map, mosaic, to_png
 from regard.inside.record import Map, Record
 from regard.machine.disk import write_atomically
 from regard.parts.look import Site
+from regard.tables import visible
 
 Form = Literal["auto", "map", "arcs", "mosaic", "parts"]
 ENDINGS = (".svg", ".png", ".html", ".tsv", ".json")
@@ -43,9 +44,10 @@ def write_record(
     elif out.suffix == ".tsv":
         write_atomically(out, table(record).encode())
     else:
-        drawn = picture(record, form, title)
-        if before is not None:
-            drawn = beside(picture(before, form, "before"), drawn)
+        if before is None:
+            drawn = picture(record, form, title)
+        else:
+            drawn = before_and_after(picture(before, form), picture(record, form), title)
         write_picture(drawn, out)
 
 
@@ -82,7 +84,7 @@ def picture(record: Record, form: Form = "auto", title: str = "") -> str:
         )
     right = record.right or ()
     if form == "mosaic":
-        text = " ".join(record.tokens)
+        text = " ".join(map(visible, record.tokens))
         title = f"{title}: {text}" if title else text
         panels = [
             Panel(site_map.site.name, site_map.numbers.numpy(), site_map.heads, not site_map.weighs)

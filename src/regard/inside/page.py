@@ -21,15 +21,8 @@ def page(record: Record, title: str, before: Record | None = None) -> str:
         "tokens": record.tokens,
         "given": record.given,
         "right": None if record.right is None else sorted(record.right),
-        "maps": [_map(site_map) for site_map in record.maps.values() if site_map.site.holds != "scores"],
-        "surprisal": _rounded(record.surprisal),
-        "likeliest": [[[token, round(p, 4)] for token, p in position] for position in record.likeliest],
-        "parts": {
-            place: [[name, _short(value)] for name, value in _largest(record, place)]
-            for place in record.parts_at
-        },
-        "of": None if record.parts is None else record.parts.of,
-        "before": None if before is None else _rounded(before.surprisal),
+        **_version(record),
+        "before": None if before is None else _version(before),
     }
     template = files("regard.inside").joinpath("page.html").read_text(encoding="utf-8")
     notes = "".join(f"<p>{html.escape(note)}</p>" for note in record.notes)
@@ -40,6 +33,20 @@ def page(record: Record, title: str, before: Record | None = None) -> str:
         .replace("{{notes}}", notes)
         .replace("{{data}}", script)
     )
+
+
+def _version(record: Record) -> dict[str, Any]:
+    """Return what an edit changes: maps, surprisal, likeliest tokens and terms."""
+    return {
+        "maps": [_map(site_map) for site_map in record.maps.values() if site_map.site.holds != "scores"],
+        "surprisal": _rounded(record.surprisal),
+        "likeliest": [[[token, round(p, 4)] for token, p in position] for position in record.likeliest],
+        "parts": {
+            place: [[name, _short(value)] for name, value in _largest(record, place)]
+            for place in record.parts_at
+        },
+        "of": None if record.parts is None else record.parts.of,
+    }
 
 
 def frame(html_page: str) -> str:

@@ -8,6 +8,7 @@ Shape legend: Q rows, K columns, H heads, S sites.
 import base64
 import re
 import struct
+import textwrap
 import zlib
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
@@ -144,11 +145,20 @@ def mosaic(panels: Sequence[Panel], title: str = "", right: Collection[tuple[int
     return _svg(max(left + widest * (side + gap), _wide(title)), top + len(panels) * high + 4, marks)
 
 
-def beside(first: str, second: str) -> str:
-    """Put two pictures side by side."""
-    (left, top), (right, bottom) = _size(first), _size(second)
-    moved = f'<g transform="translate({left + 16:.0f} 0)">{second.strip()}</g>'
-    return _svg(left + 16 + right, max(top, bottom), [first.strip(), moved])
+def before_and_after(before: str, after: str, title: str) -> str:
+    """Put two pictures side by side under a title that says what was changed."""
+    (left, top), (right, bottom) = _size(before), _size(after)
+    gap, width = 24, left + 24 + right
+    lines = textwrap.wrap(title, max(20, int(width / (0.62 * FONT)) - 2)) or [""]
+    head = (len(lines) + 2) * 1.4 * FONT
+    marks = [
+        f'<text x="8" y="{(number + 1) * 1.4 * FONT:.1f}" font-weight="bold">{escape(line)}</text>'
+        for number, line in enumerate(lines)
+    ]
+    for x, name, picture in ((0.0, "before", before), (left + gap, "after", after)):
+        marks.append(f'<text x="{x + 8:.0f}" y="{head - 0.4 * FONT:.1f}" fill="{ACCENT}">{name}</text>')
+        marks.append(f'<g transform="translate({x:.0f} {head:.0f})">{picture.strip()}</g>')
+    return _svg(width, head + max(top, bottom), marks)
 
 
 def _size(svg: str) -> tuple[float, float]:

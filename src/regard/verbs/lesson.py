@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from regard.errors import UserError
-from regard.lessons.lesson import LESSONS, Lesson, about, inputs_of, run_lesson
+from regard.lessons.lesson import LESSONS, Lesson, about, inputs_of, run_lesson, short_text
 from regard.lessons.lesson import parse as parse_setting
 from regard.lessons.notebook import notebook as as_notebook
 from regard.machine.disk import write_atomically
@@ -67,14 +67,4 @@ def _print(shown: Lesson) -> None:
             if text:
                 print("\n".join(f"   {line}" for line in text.splitlines()))
         for name, value in step.values.items():
-            print(f"   {name}: {_shown(value)}")
-
-
-def _shown(value: object) -> str:
-    if isinstance(value, float):
-        return f"{value:.4g}"
-    if isinstance(value, list):
-        return f"[{', '.join(_shown(part) for part in value)}]"
-    if isinstance(value, dict):
-        return ", ".join(f"{name} {_shown(part)}" for name, part in value.items())
-    return str(value)
+            print(f"   {name}: {short_text(value)}")

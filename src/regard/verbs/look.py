@@ -7,7 +7,8 @@ from typing import Annotated, Any
 
 from regard.errors import UserError, notify
 from regard.inside.by_words import by_words
-from regard.inside.edit_model import edited, save_edits
+from regard.inside.edit_files import edits_in_words
+from regard.inside.edit_model import edited, given_edits, save_edits
 from regard.inside.observe import Reading, Wanted, observe, plain_reading
 from regard.inside.output import Form, check_ending, write_record
 from regard.inside.page import frame, page
@@ -39,7 +40,7 @@ class Looked(Table):
         return data if self.before is None else {**data, "edits": self.edits, "before": self.before.to_json()}
 
     def rows(self) -> TableRows:
-        """A row for each token: position, surprisal in nats (also before edits), the likeliest next token."""
+        """A row for each token: position, surprisal in nats (also before edits), likeliest next token."""
         rows = self.record.rows()
         if self.before is None:
             return rows
@@ -77,7 +78,7 @@ def look(
         run: A run folder, an ARPA file, or a GPT-2 checkpoint.
         text: The text itself.
         target: The translation that a translator reads. Without it, the translator's own translation.
-        gold: The right links between the words of `text` and `target` ('0-0 1-2', from 0), framed in pictures.
+        gold: The right links of the words in `text` and `target` ('0-0 1-2'); pictures frame them.
         sites: Names or patterns of sites ('layer1.*'). Without them, every site that holds weights.
         rows: Positions whose maps are computed, from 0; below 0 they count from the end. Without them, all.
         heads: Heads (also gates and senses), from 0. Without them, all.
@@ -87,8 +88,8 @@ def look(
         save_edit: Write the edits to a JSON file that names this run.
         out: Write a file: .html is a page that opens offline, .svg and .png are a picture, .tsv is a table,
             .json holds every number.
-        form: The picture in an .svg or .png: one map, its arcs, a small map for every site and head (mosaic), or
-            the terms of a prediction (parts).
+        form: The picture in an .svg or .png: one map, its arcs, a small map for every site and head (mosaic),
+            or the terms of a prediction (parts).
     """
     if out is not None:
         check_ending(Path(out))
@@ -100,14 +101,15 @@ def look(
             raise UserError("`save_edit` writes the edits that `edit` gives: give both")
         save_edits(opened, edit, save_edit)
     wanted = Wanted([sites] if isinstance(sites, str) else sites, rows, heads, top)
-    changed = edited(opened, edit)
+    edits = None if edit is None else given_edits(opened, edit)
+    changed = edited(opened, edits)
     reading = _reading(changed, text, target, gold, words)
     record = _record(changed, reading, wanted, words)
-    before = None if edit is None else _record(opened, reading, wanted, words)
+    before = None if edits is None else _record(opened, reading, wanted, words)
     if gold is not None:
         record = _framed(record, gold, text, str(target))
-    looked = Looked(record, before, None if edit is None else str(edit))
-    if edit is not None and not words:
+    looked = Looked(record, before, None if edits is None else edits_in_words(edits))
+    if edits is not None and not words:
         _tell_late(changed, record)
     if out is not None:
         write_record(record, Path(out), _title(opened, run, looked), form, before)
