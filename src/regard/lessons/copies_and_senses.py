@@ -14,10 +14,10 @@ from regard.lessons.lesson import Step, grid, numbers
 from regard.machine.device import choose_machine
 from regard.models import family_class
 from regard.models.predictions import CopyPrediction, SoftmaxPrediction
-from regard.parts.attention import beside, weigh
+from regard.parts.attention import softmax_with_extra, weigh
 from regard.parts.masks import everything
 from regard.parts.scores import Dot
-from regard.parts.senses import topic_evidence, weave
+from regard.parts.senses import sum_senses, topic_evidence
 from regard.probabilities.translation import translate
 from regard.text.parallel import built_in
 from regard.tokens.choose import TokenOptions, train_tokenizer
@@ -49,7 +49,7 @@ def copying(text: str = TEXT, word: str = "Yellen", match: float = 4.0, sentinel
     keys = torch.eye(len(words), dtype=torch.float64)
     pointer = weigh(_row(scores_1T), _row(keys), score=Dot(), mask=everything)[0]
     gated = weigh(
-        _row(scores_1T), _row(keys), score=Dot(), mask=everything, normalise=beside(_row(((sentinel,),)))
+        _row(scores_1T), _row(keys), score=Dot(), mask=everything, normalise=softmax_with_extra(_row(((sentinel,),)))
     )[0]
     average = CopyPrediction(vocabulary, pointer / 2, ids, places, size)
     gate = CopyPrediction(vocabulary, gated[:, :, :-1], ids, places, size)
@@ -112,8 +112,8 @@ def backpack(sentence: str = "That trick was sick", other: str = "That surgery w
         senses_TLD = torch.tensor([SENSES[word] for word in words], dtype=torch.float64)
         alpha_TL, query_TL = topic_evidence(senses_TLD, topics=2)
         weights_LTT = torch.diag_embed(alpha_TL.T)  # alpha_{l,i,j} = 0 for j != i
-        output_TD = weave(weights_LTT[None], senses_TLD.transpose(0, 1)[None])[0]
-        by_query = weave(torch.diag_embed(query_TL.T)[None], senses_TLD.transpose(0, 1)[None])[0]
+        output_TD = sum_senses(weights_LTT[None], senses_TLD.transpose(0, 1)[None])[0]
+        by_query = sum_senses(torch.diag_embed(query_TL.T)[None], senses_TLD.transpose(0, 1)[None])[0]
         name = "" if text == sentence else f", {text}"
         steps += [
             Step(

@@ -3,10 +3,11 @@
     weights = normalise(hide(score(query, key)))        weights_ij = softmax over j of score(q_i, k_j), over the j that i may see
     out = weights @ value                               out_i = sum_j weights_ij v_j
 
-A row that may see nothing gives zeros, in every body. There may be fewer heads of keys and values than of queries: each then serves a
-group of neighbouring query heads.
+A row that may see nothing gives zeros, in every body. There may be fewer heads of keys and values than of
+queries: each then serves a group of neighbouring query heads.
 
-Shape legend: B rows, H heads, G heads of keys and values, Q queries, K keys, D query and key width, E value width.
+Shape legend: B rows, H heads, G heads of keys and values, Q queries, K keys, D query and key width, E value
+width.
 """
 
 import math
@@ -41,9 +42,9 @@ def softmax_base(base: float) -> Normaliser:
     return normalise
 
 
-def beside(other_BHQ1: Tensor) -> Normaliser:
-    """A softmax with one more choice, scored `other`: (B, H, Q, K + 1), the weight of that choice last."""
-    return lambda scores_BHQK: softmax(torch.cat([scores_BHQK, other_BHQ1], 3))
+def softmax_with_extra(extra_BHQ1: Tensor) -> Normaliser:
+    """Return a softmax over the scores and one extra score: (B, H, Q, K + 1), the extra weight last."""
+    return lambda scores_BHQK: softmax(torch.cat([scores_BHQK, extra_BHQ1], 3))
 
 
 def weigh(
@@ -187,7 +188,8 @@ def _fused(
     query: Tensor, key: Tensor, value: Tensor, score: Score, mask: Mask, bias: Tensor | None
 ) -> Tensor:
     if query.device.type == "cpu" and torch.is_autocast_enabled("cpu"):
-        # on a CPU the backward pass of bf16 kernels is slow: attention runs in fp32, whatever the layers around it run in
+        # on a CPU the backward pass of bf16 kernels is slow: attention runs in fp32, whatever the layers
+        # around it run in
         dtype = value.dtype
         wide = torch.promote_types(torch.float32, query.dtype)
         with torch.autocast("cpu", enabled=False):
