@@ -170,16 +170,12 @@ def _begin(
     if options.training is None:
         encoded = task.encoded()
         model.fit(encoded)
-        measured = {
-            "tokens": len(encoded),
-            "seconds": time.perf_counter() - began,
-            "notes": tuple(task.notes),
-        }
+        seconds = time.perf_counter() - began
+        loss = task.loss(model.eval())
+        measured = {"tokens": len(encoded), "seconds": seconds, "notes": tuple(task.notes)}
         config = describe(model, texts=Texts.of(task.texts(), out), seed=options.data.seed, **measured)
-        run = Run(model.eval(), task.tokenizer, config)
-        loss = task.loss(model)
-        run = write_run(run, out, loss=loss)
-        return Trained(run, 0, len(encoded), config.seconds, loss)
+        run = write_run(Run(model, task.tokenizer, config), out, loss=loss)
+        return Trained(run, 0, len(encoded), seconds, loss)
     machine = choose_machine(options.training.precision)
     beginning = Began(
         family=family_name(kind),
