@@ -164,7 +164,7 @@ def test_edits_are_kept_with_the_run_they_were_made_for(run: Path, regard_cli):
     late = regard_cli(
         "look", run / "run", "--text", "the dog", "--edit", '{"do": "zero", "site": "embedding", "rows": [9]}'
     )
-    assert "the edits name positions [9], past the text's last, 2" in late.stderr
+    assert "the edits name positions [9], and the text ends at 2" in late.stderr
 
 
 def test_json_there_and_back():
