@@ -1,4 +1,4 @@
-"""TensorBoard, an extra: the same rows as metrics.jsonl, for those who watch their trainings there."""
+"""Writes the rows of metrics.jsonl for TensorBoard, which is an optional dependency."""
 
 from pathlib import Path
 from typing import Any, final
@@ -17,11 +17,11 @@ class Board:
             raise UserError(
                 "`tensorboard` needs an extra package: pip install 'regard[tensorboard]'"
             ) from None
-        self._writer = SummaryWriter(
-            str(folder), purge_step=step
-        )  # what a killed run wrote after its last checkpoint is not shown
+        # TensorBoard hides the rows that a killed training wrote after its last checkpoint.
+        self._writer = SummaryWriter(str(folder), purge_step=step)
 
     def write(self, row: dict[str, Any]) -> None:
+        """Write the numbers of a row."""
         for name, value in row.items():
             if name != "step" and value is not None:
                 self._writer.add_scalar(name, value, row["step"])

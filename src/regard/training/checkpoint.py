@@ -1,7 +1,9 @@
-"""Stopping and going on. A checkpoint is a folder that is renamed into place; a kill at any moment leaves the last whole one.
+"""Checkpoints: a training that was stopped or killed can be resumed from its last checkpoint.
 
-It holds everything that makes a resumed training equal, to the bit, to one that was never stopped: weights, the best weights so far, the
-optimisers' memory, the carried state, the state of the random numbers, and the progress.
+A resumed training is equal, to the bit, to a training that was not stopped. A checkpoint therefore holds the
+weights, the best weights so far, the state of the optimisers, the carried state of the model, the state of
+the random number generators, and the progress. A checkpoint is written under a temporary name and then
+renamed, so that a kill at any moment leaves the last complete checkpoint.
 """
 
 import itertools
@@ -22,15 +24,15 @@ from regard.errors import UserError, notify
 from regard.machine.disk import file_hash, flush, write_tensors
 from regard.models.contract import LanguageModel, State
 from regard.training.task import Progress
-from regard.training.weights import BestWeights, under
+from regard.training.weights import BestWeights, with_prefix
 
 TENSORS, PROGRESS, HASH = "tensors.safetensors", "progress.json", "sha256"
-KEPT = 2  # checkpoints: if the newest is damaged, the one before it is resumed from
+KEEP = 2  # the number of checkpoints; the second newest is used if the newest is damaged
 
 
 @final
 class Checkpoints:
-    """Saves and restores one training."""
+    """Saves and restores a training."""
 
     def __init__(
         self, out: Path, model: LanguageModel, optimisers: list[torch.optim.Optimizer], weights: BestWeights
@@ -38,6 +40,7 @@ class Checkpoints:
         self._out, self._model, self._optimisers, self._weights = out, model, optimisers, weights
 
     def save(self, progress: Progress, state: State | None) -> None:
+        """Write a checkpoint."""
         tensors = {f"model.{name}": tensor for name, tensor in self._model.state_dict().items()}
         tensors |= self._weights.tensors() | optimiser_tensors(self._optimisers)
         tensors["random.cpu"] = torch.get_rng_state()
@@ -48,16 +51,19 @@ class Checkpoints:
         save_checkpoint(self._out, progress.step, tensors, asdict(progress))
 
     def restore(self) -> tuple[Progress, State | None]:
-        """The progress and the carried state of the newest whole checkpoint; those of a beginning if there is none."""
-        found = load_checkpoint(self._out)
-        if found is None:
+        """Load the newest complete checkpoint. Return its progress and its carried state.
+
+        Without a checkpoint, the progress is that of step 0, and the state is None.
+        """
+        checkpoint = load_checkpoint(self._out)
+        if checkpoint is None:
             return Progress(), None
-        tensors, progress = found
+        tensors, progress = checkpoint
         device = self._model.device
-        self._model.load_state_dict(under("model.", tensors, device))
+        self._model.load_state_dict(with_prefix("model.", tensors, device))
         self._weights.restore(tensors, device)
         restore_optimisers(self._optimisers, tensors)
-        carried = under("state.", tensors, device)
+        carried = with_prefix("state.", tensors, device)
         state = None
         if carried:
             template = self._model.begin(len(carried["0"]))
@@ -69,54 +75,57 @@ class Checkpoints:
 
 
 def save_checkpoint(out: Path, step: int, tensors: dict[str, Tensor], progress: dict[str, Any]) -> None:
-    """Write a checkpoint beside its place, flush it to disk and rename it. Then remove all but the newest KEPT checkpoints."""
+    """Write a checkpoint under a temporary name, flush it and rename it. Then remove old checkpoints."""
     folder = out / f"checkpoint-{step:08d}"
     if folder.exists():
-        if _read(folder) is not None:  # the same step again: what the folder holds is equal
+        if _read(folder) is not None:  # the step was repeated, so the folder already holds the same numbers
             return
         set_aside(folder)
-    beside = out / f"{folder.name}.tmp"
-    shutil.rmtree(beside, ignore_errors=True)
-    beside.mkdir()
+    temporary = out / f"{folder.name}.tmp"
+    shutil.rmtree(temporary, ignore_errors=True)
+    temporary.mkdir()
     try:
-        write_tensors(tensors, beside / TENSORS)
-        record = {**progress, HASH: file_hash(beside / TENSORS)}
-        (beside / PROGRESS).write_text(json.dumps(record))
-        for path in (beside / TENSORS, beside / PROGRESS, beside):
+        write_tensors(tensors, temporary / TENSORS)
+        record = {**progress, HASH: file_hash(temporary / TENSORS)}
+        (temporary / PROGRESS).write_text(json.dumps(record))
+        for path in (temporary / TENSORS, temporary / PROGRESS, temporary):
             flush(path)
-        os.rename(beside, folder)
+        os.rename(temporary, folder)
         flush(out)
     finally:
-        shutil.rmtree(beside, ignore_errors=True)
-    for older in checkpoints(out)[:-KEPT]:
+        shutil.rmtree(temporary, ignore_errors=True)
+    for older in checkpoints(out)[:-KEEP]:
         shutil.rmtree(older)
 
 
 def load_checkpoint(out: Path) -> tuple[dict[str, Tensor], Progress] | None:
-    """The newest whole checkpoint, or None if there is none yet. Damaged ones are named, set aside and never counted again."""
+    """Read the newest complete checkpoint, or return None if there is no checkpoint.
+
+    Damaged checkpoints are reported and renamed, so that they are ignored from then on.
+    """
     damaged = list[Path]()
     for folder in reversed(checkpoints(out)):
-        found = _read(folder)
-        if found is not None:
+        checkpoint = _read(folder)
+        if checkpoint is not None:
             for path in damaged:
-                notify(
-                    f"{path} is damaged; it is kept as {set_aside(path).name}, and {folder.name} is used instead"
-                )
-            return found
+                aside = set_aside(path).name
+                notify(f"{path} is damaged and was renamed to {aside}; {folder.name} is used instead")
+            return checkpoint
         damaged.append(folder)
     if damaged:
         raise UserError(
-            f"{damaged[0]}: is damaged, and there is no other checkpoint to resume from; train again into another `out`"
+            f"{damaged[0]}: is damaged, and there is no other checkpoint to resume from; train again into "
+            "another `out`"
         )
     return None
 
 
 def _read(folder: Path) -> tuple[dict[str, Tensor], Progress] | None:
-    """A whole checkpoint, or None if it is damaged."""
+    """Read a checkpoint, or return None if it is damaged."""
     try:
-        written = json.loads((folder / PROGRESS).read_bytes())
-        if file_hash(folder / TENSORS) == written.pop(HASH):
-            progress = parse_json(Progress, json.dumps(written).encode(), str(folder / PROGRESS))
+        record = json.loads((folder / PROGRESS).read_bytes())
+        if file_hash(folder / TENSORS) == record.pop(HASH):
+            progress = parse_json(Progress, json.dumps(record).encode(), str(folder / PROGRESS))
             return load_file(folder / TENSORS), progress
     except (
         OSError,
@@ -133,7 +142,7 @@ def _read(folder: Path) -> tuple[dict[str, Tensor], Progress] | None:
 
 
 def set_aside(folder: Path) -> Path:
-    """Rename a damaged checkpoint so that it is never counted again."""
+    """Rename a damaged checkpoint, so that it is ignored from then on. Return the new path."""
     numbers = itertools.count(1)
     while (aside := folder.with_name(f"damaged-{folder.name}-{next(numbers)}")).exists():
         pass
@@ -142,16 +151,18 @@ def set_aside(folder: Path) -> Path:
 
 
 def remove_checkpoints(out: Path) -> None:
+    """Remove all checkpoints of a run."""
     for folder in checkpoints(out):
         shutil.rmtree(folder)
 
 
 def checkpoints(out: Path) -> list[Path]:
-    """The checkpoints of a run, the oldest first."""
+    """Return the checkpoints of a run, the oldest first."""
     return sorted(path for path in out.glob("checkpoint-*") if path.suffix != ".tmp")
 
 
 def optimiser_tensors(optimisers: list[torch.optim.Optimizer]) -> dict[str, Tensor]:
+    """Return the states of the optimisers as named tensors."""
     named = {}
     for number, optimiser in enumerate(optimisers):
         for index, memory in optimiser.state_dict()["state"].items():
@@ -161,6 +172,7 @@ def optimiser_tensors(optimisers: list[torch.optim.Optimizer]) -> dict[str, Tens
 
 
 def restore_optimisers(optimisers: list[torch.optim.Optimizer], tensors: dict[str, Tensor]) -> None:
+    """Load the states of the optimisers from the tensors of a checkpoint."""
     for number, optimiser in enumerate(optimisers):
         memory: dict[int, dict[str, Tensor]] = {}
         for name, tensor in tensors.items():

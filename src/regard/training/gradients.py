@@ -1,7 +1,7 @@
 """The gradients of one step: eagerly, or replayed from a CUDA graph where shapes repeat.
 
-A small model's step is hundreds of short kernels, and launching them takes longer than running them. A recorded
-step launches all of them at once. It needs no compiler, so a training starts without a wait.
+A small model's step is hundreds of short kernels, and launching them takes longer than running them. A
+recorded step launches all of them at once. It needs no compiler, so a training starts without a wait.
 """
 
 from abc import ABC, abstractmethod
@@ -24,8 +24,8 @@ class Gradients(ABC):
     def of(self, batches: Sequence[Batch], state: State | None) -> tuple[Tensor, State | None]:
         """Set the gradients of all parameters; the result is the loss and the carried state.
 
-        The sums of all batches are divided by the number of all their targets, so accumulated batches equal one
-        batch.
+        The sums of all batches are divided by the number of all their targets, so accumulated batches equal
+        one batch.
         """
 
 

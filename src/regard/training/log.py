@@ -1,6 +1,6 @@
-"""What a training writes beside its weights: metrics, timing, samples.
+"""The log of a training: metrics, timing and samples.
 
-metrics.jsonl and samples.txt hold only what can be repeated to the bit; timing.jsonl holds the seconds.
+metrics.jsonl and samples.txt are equal, to the bit, in a repeated training. The seconds are in timing.jsonl.
 """
 
 import json
@@ -18,21 +18,22 @@ METRICS, TIMING, SAMPLES = "metrics.jsonl", "timing.jsonl", "samples.txt"
 
 
 class Losses:
-    """Losses of the last steps, still on the device. Reading them waits for the device, so they are not read at every step."""
+    """The losses of the last steps, on the device. They are read together, because reading waits for it."""
 
     def __init__(self) -> None:
         self.waiting = list[Tensor]()
 
     def add(self, loss: Tensor) -> None:
+        """Add the loss of a step."""
         self.waiting.append(loss)
 
     def settle(self, progress: Progress) -> float:
-        """Add the waiting losses to the progress; the result is the last one."""
+        """Read the waiting losses and add them to the progress. Return the last loss."""
         values = torch.stack(self.waiting).tolist() if self.waiting else []
         self.waiting.clear()
         for back, value in zip(range(len(values), 0, -1), values, strict=True):
             if not math.isfinite(value):
-                advice = "train again, into another `out`, with a lower `learning_rate`"
+                advice = "train again with a lower `learning_rate`, and write to another `out`"
                 raise MachineError(f"the loss is not a number at step {progress.step - back + 1}: {advice}")
             progress.summed_loss += value
         progress.summed_steps += len(values)
@@ -40,7 +41,7 @@ class Losses:
 
 
 class Log:
-    """The files, cut to what the progress remembers: lines that were written after the last checkpoint are forgotten."""
+    """The files of the log. Lines that were written after the restored checkpoint are removed."""
 
     def __init__(self, out: Path, progress: Progress, tensorboard: bool):
         self._out = out
@@ -74,7 +75,7 @@ class Log:
             self._board.write(row)
         self._append(METRICS, json.dumps(row))
         self._append(TIMING, json.dumps({"step": progress.step, "seconds": progress.seconds}))
-        # a line of a sample is indented, so that no sample can contain a head
+        # The lines of a sample are indented, so that no sample can contain a head line.
         lines = "\n".join(f"    {line}" for line in (sample or "").split("\n"))
         self._append(SAMPLES, f"{HEAD}{progress.step}\n{lines}")
         progress.metrics += 1

@@ -67,10 +67,8 @@ def descend(
                 optimiser.zero_grad(set_to_none=True)
             progress.step += 1
             losses.add(loss)
-
             watch.tick(losses, budget)
-            due = progress.step % options.evaluate_every == 0
-            if due:
+            if due := progress.step % options.evaluate_every == 0:
                 validate()
             if due or stop.requested:
                 losses.settle(progress)

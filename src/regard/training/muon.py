@@ -1,4 +1,4 @@
-"""Muon for many matrices at once (Jordan et al. 2024): momentum, orthogonalised by Newton and Schulz's iteration.
+"""Muon for many matrices at once (Jordan et al. 2024): momentum, orthogonalised by Newton-Schulz iteration.
 
     M = mu M + (1 - mu) G;   U = orthogonalise(mu M + (1 - mu) G)
     W = W - rate * decay * W - rate * 0.2 sqrt(max(m, n)) U
@@ -57,7 +57,10 @@ class Muon(torch.optim.Optimizer):
 
 
 def orthogonalise(matrix_PMN: Tensor) -> Tensor:
-    """Move all singular values of each matrix towards 1, in bf16: five steps of X = a X + (b X X^T + c (X X^T)^2) X."""
+    """Move the singular values of each matrix towards 1, in bf16.
+
+    The function makes five steps of X = a X + (b X X^T + c (X X^T)^2) X.
+    """
     wide = matrix_PMN.shape[1] <= matrix_PMN.shape[2]
     x_PMN = (matrix_PMN if wide else matrix_PMN.transpose(1, 2)).bfloat16()
     x_PMN = x_PMN / x_PMN.norm(dim=(1, 2), keepdim=True).clamp(min=1e-7)

@@ -1,4 +1,4 @@
-"""The options of a training: text, tokens, the family's own, and those of the loop."""
+"""The options of a training: data, tokens, model and training loop."""
 
 import dataclasses
 import math
@@ -13,6 +13,7 @@ from regard.models.contract import LanguageModel
 from regard.ranges import check_at_least
 from regard.tokens.choose import TokenOptions
 
+# The options that are paths of files.
 PATHS = (
     "text",
     "valid",
@@ -23,54 +24,61 @@ PATHS = (
     "valid_source",
     "valid_target",
     "vocabulary",
-)  # options that name files
-SEVERAL = ("text", "valid", "test")  # options that name any number of files
+)
+SEVERAL = ("text", "valid", "test")  # the options that may be several paths
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class OutputOptions:
+    """The options of every training."""
+
     out: str | None = None
     """The run folder to write (runs/FAMILY)."""
     seed: int = 1
-    """Seed of everything that is random."""
+    """Seed of all random numbers."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TextOptions(OutputOptions):
+    """The data options of families that read text."""
+
     text: tuple[str, ...] = ()
     """Training text: files, folders, globs, or - for standard input. Without it, the built-in text."""
     valid: tuple[str, ...] = ()
     """Validation text. Without --valid and --test, the last tenth of the training text is held out."""
     test: tuple[str, ...] = ()
-    """Test text, which the run remembers for `regard evaluate`."""
+    """Test text. The run stores its path, and `regard evaluate` measures it by default."""
     hold: float = 0.1
-    """Share of the training text that is held out for validation if neither validation nor test text is given; 0: nothing."""
+    """Share of the training text to hold out for validation if neither validation nor test text is given; 0:
+    hold out nothing."""
 
     def __post_init__(self) -> None:
         if not 0 <= self.hold <= 0.5:
-            raise UserError("`hold` is a share between 0 and 0.5")
+            raise UserError("`hold` must lie between 0 and 0.5")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class PairOptions(OutputOptions):
+    """The data options of families that read sentence pairs."""
+
     source: str | None = None
-    """Sentences, a line each. Without any files, the built-in English and Spanish."""
+    """Source sentences, one in each line. Without any files, the built-in English and Spanish sentences."""
     target: str | None = None
-    """Their translations, line by line."""
+    """Translations of the source sentences, in the same lines."""
     pairs: str | None = None
-    """Both in one file instead: source TAB target."""
+    """Sentence pairs in a single file instead, one pair in each line: source TAB target."""
     valid_source: str | None = None
-    """Validation sentences. Without them, a tenth of the source sentences is held out."""
+    """Source sentences for validation. Without them, a tenth of the source sentences is held out."""
     valid_target: str | None = None
-    """Their translations."""
+    """Translations of the validation sentences."""
     shared: bool = False
-    """One vocabulary for both sides (bpe)."""
+    """Use one vocabulary for both sides (bpe)."""
     longest: int = 100
-    """Pairs with more tokens on a side are left out, and counted."""
+    """Maximal number of tokens in a sentence. Pairs with longer sentences are left out and counted."""
     batch_tokens: int = 1024
-    """Tokens of a batch on its longer side, padding included."""
+    """Maximal number of tokens on the longer side of a batch, padding included."""
     stop_on: Literal["loss", "bleu"] = "loss"
-    """The better validation is the one with the lower loss, or with the higher BLEU."""
+    """The figure that decides which weights are best: the lowest loss, or the highest BLEU."""
 
     def __post_init__(self) -> None:
         check_at_least(1, longest=self.longest, batch_tokens=self.batch_tokens)
@@ -78,50 +86,53 @@ class PairOptions(OutputOptions):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TrainingOptions:
+    """The options of the training loop."""
+
     steps: int | None = None
-    """Steps of training (1000, unless minutes are given)."""
+    """Number of training steps (1000, unless minutes are given)."""
     minutes: float | None = None
     """Minutes of training, instead of steps."""
     batch: int = 16
-    """Rows of a batch."""
+    """Number of rows in a batch."""
     segment: int = 64
-    """Tokens of a row in one step, for families that carry a state (dan, window, recurrent)."""
+    """Number of tokens of a row in a step, for families that carry a state (dan, window, recurrent)."""
     learning_rate: float = 0.002
     """The highest learning rate."""
     warmup: float = 0.05
-    """Share of the training in which the learning rate rises."""
+    """Share of the training in which the learning rate rises to the highest."""
     decay: Literal["cosine", "linear"] = "cosine"
-    """The shape in which the learning rate falls after that."""
+    """Shape of the curve in which the learning rate falls after the warm-up."""
     floor: float = 0.01
-    """The last learning rate, as a share of the highest."""
+    """Last learning rate, as a share of the highest."""
     label_smoothing: float = 0.0
-    """Share of each target that goes to all tokens alike."""
+    """Share of each target that is distributed equally over all tokens."""
     average: int = 1
-    """Average the weights of this many last validations, if that is better than the best of them."""
+    """Average the weights of this many last validations, if the average is better than the best weights."""
     weight_decay: float = 0.1
-    """How strongly matrices are drawn to zero."""
+    """Weight decay of matrices."""
     beta2: float = 0.99
-    """AdamW's memory of squared gradients."""
+    """Decay rate of AdamW's average of squared gradients."""
     clip: float = 1.0
-    """The largest norm of a gradient."""
+    """Largest norm of the gradient. Larger gradients are scaled down."""
     accumulate: int = 1
-    """Batches whose gradients are added for one step."""
+    """Number of batches whose gradients are added for a step."""
     optimiser: Literal["adamw", "muon", "sgd"] = "adamw"
-    """Muon moves the matrices inside the model and AdamW the rest. For sgd, try a learning rate of 20 and a clip of 0.25."""
+    """Muon updates the matrices inside the model, and AdamW the other parameters. For sgd, try a learning
+    rate of 20 and a clip of 0.25."""
     precision: Literal["auto", "fp32", "bf16"] = "auto"
-    """Precision of linear layers; auto measures once whether bf16 is faster on this machine."""
+    """Precision of linear layers. auto measures whether bf16 is faster on this machine."""
     compile: Literal["auto", "on", "off"] = "auto"
-    """Use torch.compile; auto: on a GPU, for models without a carried state."""
+    """Compile the model with torch.compile. auto compiles on a GPU, for models without a carried state."""
     evaluate_every: int = 200
-    """Steps between validations, each followed by a checkpoint."""
+    """Number of steps between validations. Each validation is followed by a checkpoint."""
     patience: int = 0
-    """Stop after this many validations without a better one; 0 never stops early."""
+    """Stop after this many validations without an improvement; 0: never stop early."""
     tensorboard: bool = False
-    """Also write the metrics for TensorBoard into the run's folder (needs regard[tensorboard])."""
+    """Also write the metrics for TensorBoard into the run folder (needs regard[tensorboard])."""
     size: Literal["small", "medium"] = "small"
-    """Which defaults: for seconds on a CPU, or for minutes on a GPU."""
+    """Size of the default model and training: small (seconds on a CPU) or medium (minutes on a GPU)."""
     resume: bool = False
-    """Go on with the stopped training in --out, with the options and the text it began with."""
+    """Continue the stopped training in --out, with its own options and text."""
 
     def __post_init__(self) -> None:
         positive = (
@@ -142,14 +153,17 @@ class TrainingOptions:
         if self.steps is not None and self.minutes is not None:
             raise UserError("give `steps` or `minutes`, not both")
         if not (0 <= self.warmup < 1 and 0 <= self.floor <= 1):
-            raise UserError("`warmup` and `floor` are shares: 0 or more and below 1")
+            raise UserError("`warmup` must be 0 or more and below 1, and `floor` must lie between 0 and 1")
         if not 0 <= self.label_smoothing < 1:
-            raise UserError("`label_smoothing` is a share: 0 or more and below 1")
+            raise UserError("`label_smoothing` must be 0 or more and below 1")
         if not 0 <= self.beta2 < 1 or self.weight_decay < 0 or self.patience < 0:
-            raise UserError("`beta2` lies between 0 and 1; `weight_decay` and `patience` are 0 or more")
+            raise UserError(
+                "`beta2` must be 0 or more and below 1; `weight_decay` and `patience` must be 0 or more"
+            )
         if self.optimiser == "sgd" and self.learning_rate * self.weight_decay > 0.01:
             raise UserError(
-                "with `optimiser` sgd each step takes `learning_rate` times `weight_decay` off every weight: give `weight_decay` 1e-6, or 0"
+                "with `optimiser` sgd, a step scales every weight by 1 - `learning_rate` x `weight_decay`: "
+                "give `weight_decay` 1e-6, or 0"
             )
 
 
@@ -158,10 +172,10 @@ DATA_OPTIONS: dict[str, type[OutputOptions]] = {"text": TextOptions, "pairs": Pa
 
 @dataclasses.dataclass(frozen=True)
 class Options:
-    """The options of one training, sorted."""
+    """The options of a training, by kind."""
 
     family: type[LanguageModel]
-    data: Any  # TextOptions or PairOptions, by what the family reads
+    data: Any  # TextOptions or PairOptions, depending on the data that the family reads
     tokens: TokenOptions
     model: Any  # the family's Config
     training: TrainingOptions | None  # None: the family does not learn by gradient descent
@@ -189,14 +203,14 @@ def _token_defaults(family: type[LanguageModel]) -> dict[str, str]:
 
 
 def with_defaults(kind: type, defaults: Mapping[str, Any]) -> type:
-    """A dataclass with other defaults."""
+    """Return a subclass of a dataclass with other defaults."""
     annotations = {field.name: field.type for field in dataclasses.fields(kind) if field.name in defaults}
     own = type(kind.__name__, (kind,), {**defaults, "__annotations__": annotations})
     return dataclasses.dataclass(frozen=True, kw_only=True)(own)
 
 
 def read_options(family: type[LanguageModel], given: Mapping[str, Any]) -> Options:
-    """Options by name, sorted and checked. An unknown name, or a value of the wrong kind, is the user's mistake."""
+    """Check options and sort them by kind. Raises a UserError for an unknown name or a wrong value."""
     values = {name: _files(value) if name in SEVERAL else value for name, value in given.items()}
     if values.get("size") == "medium":
         values = {**family.medium, **values}
@@ -214,14 +228,14 @@ def read_options(family: type[LanguageModel], given: Mapping[str, Any]) -> Optio
 
 
 def unused_options(family: type[LanguageModel]) -> dict[str, str]:
-    """Options of the loop that mean nothing for a family, and what to give instead."""
+    """Return the options of the loop that a family does not use, each with the option to give instead."""
     if family.reads == "pairs":
         return dict.fromkeys(("batch", "segment"), "it reads pairs; give `batch_tokens`")
     return {"segment": "it reads whole contexts; give `context`"} if family.bounded else {}
 
 
 def refuse_unused(family: type[LanguageModel], names: Iterable[str]) -> None:
-    """Raise an error if one of these options of the loop means nothing for the family."""
+    """Raise a UserError if the family does not use one of these options of the loop."""
     unused = unused_options(family)
     for name in names:
         if name in unused:
@@ -229,11 +243,12 @@ def refuse_unused(family: type[LanguageModel], names: Iterable[str]) -> None:
 
 
 def option_names(kind: type) -> set[str]:
+    """Return the names of a dataclass's fields."""
     return {field.name for field in dataclasses.fields(kind)}
 
 
 def families_with_option(name: str) -> list[str]:
-    """The families that have an option of this name."""
+    """Return the families that have an option with this name."""
     classes = ((family, family_class(family)) for family in FAMILIES)
     return [
         family
@@ -250,5 +265,5 @@ def _unknown(family: str, name: str, known: set[str]) -> str:
 
 
 def _files(value: Any) -> Any:
-    """One file or several, as a tuple of strings."""
+    """Return a path or several paths as a tuple of strings."""
     return (str(value),) if isinstance(value, str | Path) else tuple(str(item) for item in value)

@@ -1,8 +1,11 @@
-"""Recipes: trainings that reach a figure worth knowing, each a function. `regard train --recipe NAME` runs one.
+"""Recipes: the options of trainings whose figures are known. `regard train --recipe NAME` runs a recipe.
 
-Texts are looked for below --data: tinyshakespeare/input.txt; wikitext-2/train.txt, valid.txt, test.txt; tatoeba/eng-fra.tsv.gz. Figures
-were measured on an H200 unless a CPU is named (docs/benchmarks.md): test perplexity of words for wikitext-2, nats for each character of
-the last tenth for tinyshakespeare, BLEU on the held-out tenth for tatoeba.
+The texts are files in the folder `data`: tinyshakespeare/input.txt; wikitext-2/train.txt, valid.txt and
+test.txt; tatoeba/eng-fra.tsv.gz.
+
+The figures are the test perplexity of words for wikitext-2, the loss in nats for each character of the last
+tenth for tinyshakespeare, and BLEU on the held-out tenth for tatoeba. They were measured on an H200 unless a
+CPU is named (docs/benchmarks.md).
 """
 
 from collections.abc import Callable, Mapping
@@ -15,32 +18,35 @@ from regard.errors import UserError
 
 @dataclass(frozen=True, kw_only=True)
 class Recipe:
+    """A family, the options of its training, and the result."""
+
     family: str
-    options: dict[str, Any]  # of `regard train FAMILY`; texts are paths below the data folder
-    figure: str  # the figure that was measured, with the published one beside it if there is one
+    options: dict[str, Any]  # the options of `regard train FAMILY`; texts are paths in the data folder
+    figure: str  # the measured figure, and the published figure if there is one
 
     def with_options(self, data: str | Path, given: Mapping[str, Any]) -> dict[str, Any]:
-        """The options of the recipe, with those that are given in their place."""
+        """Return the options of the recipe, replaced by those that the user gave."""
         budget = {"steps", "minutes"} if {"steps", "minutes"} & set(given) else set()
         chosen = {name: value for name, value in self.options.items() if name not in budget}
         for part in ("text", "valid", "test", "pairs"):
             if part in chosen and part not in given:
                 path = Path(data) / chosen[part]
                 if not path.is_file():
-                    where = "put it there, or say where it is with --data FOLDER"
-                    raise UserError(f"{path}: this recipe's text is not there; {where}")
+                    advice = "put it there, or name its folder with --data FOLDER"
+                    raise UserError(f"{path}: this recipe's text is not there; {advice}")
                 chosen[part] = str(path)
         return {**chosen, **given}
 
 
 def find_recipe(name: str) -> Recipe:
+    """Return the recipe with this name."""
     if name not in RECIPES:
         raise UserError(f"unknown recipe {name!r}; there are: {', '.join(RECIPES)}")
     return RECIPES[name]()
 
 
 def _wikitext2(family: str, figure: str, **options: Any) -> Recipe:
-    """Words of wikitext-2, context across lines, line ends predicted."""
+    """Make a recipe for the words of wikitext-2. Contexts cross lines, and line ends are predicted."""
     text = {
         part: f"wikitext-2/{file}.txt"
         for part, file in {"text": "train", "valid": "valid", "test": "test"}.items()
@@ -49,19 +55,31 @@ def _wikitext2(family: str, figure: str, **options: Any) -> Recipe:
 
 
 def shakespeare_transformer() -> Recipe:
-    """Characters, at nanoGPT's size; the held-out tenth is nanoGPT's but for two characters."""
+    """A Transformer over characters with the size of nanoGPT's.
+
+    The held-out tenth differs from nanoGPT's by two characters.
+    """
     return Recipe(
         family="transformer",
         figure="loss 1.454 (nanoGPT 1.4697)",
         options={
-            "text": "tinyshakespeare/input.txt", "tokens": "char", "layers": 6, "heads": 6, "width": 384, "context": 256,
-            "dropout": 0.35, "batch": 64, "learning_rate": 0.003, "steps": 2500, "evaluate_every": 250,
+            "text": "tinyshakespeare/input.txt",
+            "tokens": "char",
+            "layers": 6,
+            "heads": 6,
+            "width": 384,
+            "context": 256,
+            "dropout": 0.35,
+            "batch": 64,
+            "learning_rate": 0.003,
+            "steps": 2500,
+            "evaluate_every": 250,
         },
-    )  # fmt: skip
+    )
 
 
 def wikitext2_ngram() -> Recipe:
-    """Counts of five words."""
+    """An n-gram model of order 5."""
     return _wikitext2("ngram", "perplexity 217.8", order=5)
 
 
@@ -84,7 +102,7 @@ WINDOWED = {
 
 
 def wikitext2_lstm_650() -> Recipe:
-    """Two layers of 650, tied."""
+    """A tied LSTM with two layers of width 650."""
     figure = "perplexity 94.0, with --cache 66.7 (published 86.7)"
     return _wikitext2(
         "lstm", figure, dropout=0.45, weight_dropout=0.5, learning_rate=0.005, steps=40000, **RECURRENT
@@ -92,7 +110,7 @@ def wikitext2_lstm_650() -> Recipe:
 
 
 def wikitext2_attentive_650() -> Recipe:
-    """The same, looking back over its last 100 states; --score says how states are compared."""
+    """An LSTM of the same size with attention to its last 100 hidden states."""
     figure = "perplexity 88.7, with --cache 64.9"
     return _wikitext2(
         "attentive",
@@ -107,7 +125,7 @@ def wikitext2_attentive_650() -> Recipe:
 
 
 def wikitext2_attentive_gate_650() -> Recipe:
-    """The same, and copying: the pointer sentinel."""
+    """The attentive LSTM that also copies words (pointer sentinel)."""
     figure = "perplexity 81.7, with --cache 64.6 (published 80.8)"
     return _wikitext2(
         "attentive",
@@ -123,21 +141,21 @@ def wikitext2_attentive_gate_650() -> Recipe:
 
 
 def wikitext2_transformer_512() -> Recipe:
-    """Four layers of 512, as many parameters as the LSTM."""
+    """A Transformer with four layers of width 512, which has as many parameters as the LSTM."""
     return _wikitext2(
         "transformer", "perplexity 108.6", heads=8, context=256, batch=16, steps=2800, **WINDOWED
     )
 
 
 def wikitext2_window_512() -> Recipe:
-    """A modern fixed window: 16 words in order and four averages of the 240 before."""
+    """A modern fixed-window model: 16 words in order, and four averages of the 240 words before them."""
     return _wikitext2(
         "window", "perplexity 119.8", window=16, distant=4, batch=64, segment=64, steps=4300, **WINDOWED
     )
 
 
 def wikitext2_window_original() -> Recipe:
-    """A fixed window of five words as first published."""
+    """The original fixed-window model with a window of five words."""
     options = {
         "window": 5,
         "width": 100,
@@ -153,7 +171,10 @@ def wikitext2_window_original() -> Recipe:
 
 
 def wikitext2_backpack_128() -> Recipe:
-    """Sense vectors at a CPU's size, of subwords; --senses 1 and 4 are worse, the Transformer under it (3.482) is better."""
+    """A small Backpack over subwords, for a CPU.
+
+    1 and 4 senses are worse. A Transformer of the same size is better (loss 3.482).
+    """
     options = {
         "layers": 4,
         "width": 128,
@@ -175,7 +196,7 @@ def wikitext2_backpack_128() -> Recipe:
 
 
 def wikitext2_dan() -> Recipe:
-    """The average of the last four words."""
+    """A deep averaging network over the last four words."""
     options = {
         "layers": 2,
         "width": 512,
@@ -199,7 +220,7 @@ TATOEBA = {
 
 
 def tatoeba_eng_fra_recurrent() -> Recipe:
-    """English to French, attention after the recurrence; --score none shows the bottleneck (23.2)."""
+    """A recurrent translator from English to French. Without attention (`score` none), BLEU is 23.2."""
     figure = "BLEU 40.9, 12 minutes of one core"
     return Recipe(
         family="recurrent-translator", figure=figure, options={**TATOEBA, "dropout": 0.2, "steps": 2500}
@@ -207,7 +228,7 @@ def tatoeba_eng_fra_recurrent() -> Recipe:
 
 
 def tatoeba_eng_fra_transformer() -> Recipe:
-    """The same by an encoder and a decoder of three layers."""
+    """A Transformer translator from English to French with three layers in the encoder and in the decoder."""
     figure = "BLEU 39.4, 12 minutes of one core"
     return Recipe(
         family="transformer-translator", figure=figure, options={**TATOEBA, "dropout": 0.1, "steps": 1230}

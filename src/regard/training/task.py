@@ -1,4 +1,6 @@
-"""A task: what a training reads, what it minimises, and how its progress is judged. The loop knows nothing else of the data.
+"""A task defines the batches of a training, the loss that is minimised, and the validation.
+
+The training loop does not depend on the kind of data in any other way.
 
 Shape legend: B rows, T positions.
 """
@@ -18,83 +20,93 @@ from regard.training.options import TrainingOptions
 
 @dataclass(frozen=True)
 class Batch:
-    """What one step reads."""
+    """The inputs of a step."""
 
-    inputs: dict[str, Tensor]  # the arguments of the objective, but for the state
-    weight: float  # what the sum of losses is divided by: the number of real targets
-    tokens: int  # tokens read, for the speed
-    fresh_B: Tensor | None = None  # rows that begin anew, if a state is carried from batch to batch
+    inputs: dict[str, Tensor]  # the arguments of the objective, except the state
+    weight: float  # the number of real targets, by which the summed loss is divided
+    tokens: int  # the number of tokens that are read, for the measurement of speed
+    fresh_B: Tensor | None = None  # True for rows whose carried state is reset before the batch
 
 
 class Batches(ABC):
-    """All batches of a training. A batch is a function of seed, epoch and step, so a resumed run reads what it would have read."""
+    """All batches of a training.
+
+    A batch is a function of seed, epoch and step. A resumed training therefore reads the same batches as a
+    training that was not stopped.
+    """
 
     @abstractmethod
-    def steps(self, epoch: int) -> int: ...
+    def steps(self, epoch: int) -> int:
+        """Return the number of batches in an epoch."""
 
     @abstractmethod
-    def batch(self, epoch: int, step: int) -> Batch: ...
+    def batch(self, epoch: int, step: int) -> Batch:
+        """Return a batch."""
 
 
 class Task(ABC):
-    """What the loop needs to train a model."""
+    """The base class of tasks."""
 
     @abstractmethod
     def batches(
         self, model: LanguageModel, options: TrainingOptions, seed: int, device: torch.device
-    ) -> Batches: ...
+    ) -> Batches:
+        """Return the batches of a training."""
 
     def objective(self, model: LanguageModel, options: TrainingOptions) -> nn.Module:
-        """What is compiled and distributed: (inputs, state) -> (sum of losses, state)."""
+        """Return the module that maps inputs and state to the summed loss and the new state."""
         return Step(model, options.label_smoothing)
 
     def validate(self, model: LanguageModel) -> float | None:
-        """The loss on a bounded part of the validation text; None if there is no validation text."""
+        """Return the loss on a part of the validation text of bounded size, or None without such a text."""
         return None
 
     def judge(self, model: LanguageModel, valid_loss: float) -> float:
-        """The number that decides which validation is best; lower is better."""
+        """Return the number by which validations are compared. The lowest is the best."""
         return valid_loss
 
     def sample(self, model: LanguageModel) -> str | None:
-        """Something that the model says, for the samples file."""
+        """Return a text that the model writes, for the file of samples."""
         return None
 
 
 class TextTask(Task):
-    """A task whose trained model becomes a run: its texts, its tokenizers, and the figures of the finished model."""
+    """A task whose trained model becomes a run."""
 
     tokenizer: Tokenizer
     source_tokenizer: Tokenizer | None = None
-    notes: list[str]
+    notes: list[str]  # remarks for the user, such as the number of pairs that were left out
 
     @abstractmethod
     def texts(self) -> dict[str, list[dict[str, Any]]]:
-        """Names and hashes of the training, validation and test texts, for the run's config."""
+        """Return names and hashes of the training, validation and test texts, for the run's config."""
 
     def limits(self) -> dict[str, Any]:
-        """Limits that decided which examples were left out, for the run's config."""
+        """Return the limits by which examples were left out, for the run's config."""
         return {}
 
     @abstractmethod
     def make(self, family: type[LanguageModel], config: Any) -> LanguageModel:
-        """A new model for this task's vocabulary."""
+        """Make a model for the vocabulary of the task."""
 
     @abstractmethod
     def encoded(self) -> Encoded:
-        """The training text as integers; of sentence pairs, the target side."""
+        """Return the encoded training text, or the encoded target side of sentence pairs."""
 
     def loss(self, model: LanguageModel) -> float | None:
-        """The loss on all of the validation text."""
+        """Return the loss on the whole validation text."""
         return None
 
     def report(self, model: LanguageModel) -> dict[str, float]:
-        """More figures of a finished model."""
+        """Return more figures of the trained model."""
         return {}
 
 
 class Step(nn.Module):
-    """The loss of a language model on a batch. A state is returned only if the model carries it to the next batch."""
+    """The summed loss of a language model on a batch.
+
+    The state is returned only if it is carried to the next batch.
+    """
 
     def __init__(self, model: LanguageModel, smoothing: float = 0.0):
         super().__init__()
@@ -113,16 +125,16 @@ class Step(nn.Module):
 
 @dataclass(frozen=True)
 class Report:
-    """What is going on, a few times a second."""
+    """The progress of a training, which the listener receives twice a second."""
 
     step: int
-    steps: int | None
+    steps: int | None  # the number of steps in all; None if the budget is a time
     loss: float
     tokens_per_second: float
-    peak_share: float
+    peak_share: float  # the share of the machine's peak speed
     seconds_left: float
-    valid_loss: float | None
-    doing: str = "training"
+    valid_loss: float | None  # the best one so far
+    doing: str = "training"  # or "validating"
 
 
 Listener = Callable[[Report], None]
@@ -134,16 +146,16 @@ def ignore_reports(report: Report) -> None:
 
 @dataclass
 class Progress:
-    """How far a training has come; a checkpoint keeps it beside the tensors."""
+    """The progress of a training. Checkpoints store it next to the tensors."""
 
     step: int = 0
     epoch: int = 0
-    place: int = 0  # steps into the epoch
+    place: int = 0  # the number of batches that were read in this epoch
     tokens: int = 0
     seconds: float = 0.0
     summed_loss: float = 0.0  # since the last validation
     summed_steps: int = 0
     best_loss: float | None = None
     best_step: int = 0
-    worse: int = 0  # validations since the best one
-    metrics: int = 0  # validations that were logged
+    worse: int = 0  # the number of validations since the best one
+    metrics: int = 0  # the number of validations in the log

@@ -1,4 +1,4 @@
-"""The best weights of a training, and the average of the last ones."""
+"""The best weights of a training, and the average of the last weights."""
 
 from collections.abc import Callable, Mapping
 
@@ -10,14 +10,16 @@ from regard.training.task import Progress
 
 
 class BestWeights:
+    """Stores the weights of the best validation, and of the last validations if they are to be averaged."""
+
     def __init__(self, model: LanguageModel, average: int):
-        """With `average` above 1, the weights of so many last validations are kept as well."""
+        """`average` is the number of last validations whose weights are averaged; 1: no average."""
         self._model, self._average = model, average
         self._best: dict[str, Tensor] = {}
         self._recent = list[dict[str, Tensor]]()
 
     def judge(self, progress: Progress, judged: float) -> None:
-        """Keep the model's weights if they are better than any before; lower is better."""
+        """Store the model's weights if `judged` is lower than ever before."""
         if self._average > 1:
             self._recent = [*self._recent, self._weights()][-self._average :]
         if progress.best_loss is None or judged < progress.best_loss:
@@ -27,7 +29,7 @@ class BestWeights:
             progress.worse += 1
 
     def load_best(self, measure: Callable[[], float], progress: Progress) -> None:
-        """Give the model its best weights, or the average of its last ones if that measures lower."""
+        """Load the best weights into the model, or the average of the last ones if its `measure` is lower."""
         if len(self._recent) > 1:
             count = len(self._recent)
             averaged = {
@@ -40,24 +42,24 @@ class BestWeights:
             self._model.load_state_dict(self._best)
 
     def tensors(self) -> dict[str, Tensor]:
+        """Return the stored weights, for a checkpoint."""
         named = {f"best.{name}": tensor for name, tensor in self._best.items()}
         for number, weights in enumerate(self._recent):
             named |= {f"recent{number}.{name}": tensor for name, tensor in weights.items()}
         return named
 
     def restore(self, tensors: Mapping[str, Tensor], device: torch.device) -> None:
-        self._best = under("best.", tensors, device)
-        every = (
-            under(f"recent{number}.", tensors, device)
-            for number in range(self._average if self._average > 1 else 0)
-        )
-        self._recent = [weights for weights in every if weights]
+        """Take the stored weights from a checkpoint."""
+        self._best = with_prefix("best.", tensors, device)
+        numbers = range(self._average if self._average > 1 else 0)
+        recent = (with_prefix(f"recent{number}.", tensors, device) for number in numbers)
+        self._recent = [weights for weights in recent if weights]
 
     def _weights(self) -> dict[str, Tensor]:
         return {name: tensor.clone() for name, tensor in self._model.state_dict().items()}
 
 
-def under(prefix: str, tensors: Mapping[str, Tensor], device: torch.device) -> dict[str, Tensor]:
-    """The tensors whose names begin with the prefix, by the rest of their names."""
+def with_prefix(prefix: str, tensors: Mapping[str, Tensor], device: torch.device) -> dict[str, Tensor]:
+    """Return the tensors whose names begin with the prefix, by the rest of their names."""
     chosen = {name: tensor for name, tensor in tensors.items() if name.startswith(prefix)}
     return {name.removeprefix(prefix): tensor.to(device) for name, tensor in chosen.items()}

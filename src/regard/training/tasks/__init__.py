@@ -1,4 +1,4 @@
-"""The tasks, by what a family reads. The class of a task is imported when it is first wanted."""
+"""The tasks, by the kind of data that a family reads. The class of a task is imported on first use."""
 
 from importlib import import_module
 
@@ -13,6 +13,6 @@ TASKS = {
 
 
 def make_task(family: type[LanguageModel], options: Options) -> TextTask:
-    """The task that feeds a family, with its texts read and its vocabulary made."""
+    """Make the task of a family: read its texts and make its tokenizers."""
     module, _, name = TASKS[family.reads].partition(":")
     return getattr(import_module(module), name)(options)

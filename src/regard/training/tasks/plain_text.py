@@ -1,4 +1,4 @@
-"""Training on plain text: every token of a document is predicted from those before it.
+"""Training on plain text: every token of a document is predicted from the tokens before it.
 
 Shape legend: B rows, T positions, N tokens of the text.
 """
@@ -22,20 +22,22 @@ from regard.tokens.schedule import Corpus, LaneSchedule, Schedule, WindowSchedul
 from regard.training.options import Options, TextOptions, TrainingOptions
 from regard.training.task import Batch, Batches, TextTask
 
-VALID_TOKENS = 1 << 15  # validation during training reads so many tokens; the end reads all
-SAMPLE_TOKENS = 100
+VALID_TOKENS = 1 << 15  # the maximal number of tokens of a validation; the final measurement reads all tokens
+SAMPLE_TOKENS = 100  # the length of a sample
 
 
 @final
 class PlainText(TextTask):
+    """Training, validation and test text."""
+
     def __init__(self, options: Options):
         self.train, self.valid, self.test = _texts(options.data)
-        held = f"the last {options.data.hold:.0%} of the text is held out for validation; --hold 0: nothing"
-        self.notes = [held] if self.valid and not options.data.valid else []
+        note = f"the last {options.data.hold:.0%} of the text is held out for validation; --hold 0: nothing"
+        self.notes = [note] if self.valid and not options.data.valid else []
         self.tokenizer, self._encoded = train_tokenizer(
             [source.text for source in self.train], options.tokens
         )
-        self._some_valid: Encoded | None = None
+        self._valid_part: Encoded | None = None
 
     def texts(self) -> dict[str, list[dict[str, Any]]]:
         parts = {"train": self.train, "valid": self.valid, "test": self.test}
@@ -59,9 +61,9 @@ class PlainText(TextTask):
     def validate(self, model: LanguageModel) -> float | None:
         if not self.valid:
             return None
-        if self._some_valid is None:
-            self._some_valid = first_tokens(self.tokenizer, self.valid, VALID_TOKENS)
-        return float(token_losses(model, self._some_valid).mean())
+        if self._valid_part is None:
+            self._valid_part = first_tokens(self.tokenizer, self.valid, VALID_TOKENS)
+        return float(token_losses(model, self._valid_part).mean())
 
     def loss(self, model: LanguageModel) -> float | None:
         if not self.valid:
@@ -75,14 +77,14 @@ class PlainText(TextTask):
         decode = self.tokenizer.decoder(self.tokenizer.start)
         prompt, state = [[self.tokenizer.start]], model.begin(1)
         written = generate(model, state, prompt, Writing(length=SAMPLE_TOKENS, end=self.tokenizer.stop))
-        tokens = (int(one.token_B) for one in written)
+        tokens = (int(step.token_B) for step in written)
         return "".join(decode(token) for token in tokens if token != ENDED)
 
 
 @final
 @dataclass(frozen=True)
 class TextBatches(Batches):
-    """Rows of one text on the device: one gather makes a batch."""
+    """The batches of a text on the device."""
 
     schedule: Schedule
     corpus: Corpus
@@ -100,12 +102,16 @@ class TextBatches(Batches):
 
 
 def text_rows(corpus: Corpus, place_BT: Tensor, padding: int, device: torch.device) -> dict[str, Tensor]:
+    """Return the tokens and targets at these places of the text, as inputs of the objective."""
     tokens_BT, targets_BT = corpus.rows(to_device(place_BT, device), padding)
     return {"tokens_BT": tokens_BT, "targets_BT": targets_BT}
 
 
 def first_tokens(tokenizer: Tokenizer, sources: list[Source], tokens: int) -> Encoded:
-    """The first tokens of some texts. A text is cut before it is encoded: no token has more than 64 bytes on average."""
+    """Encode the first `tokens` tokens of the texts.
+
+    To save time, the texts are cut before they are encoded. Tokens have fewer than 64 characters on average.
+    """
     texts, left = list[str](), 64 * tokens
     for source in sources:
         texts.append(source.text[:left])
@@ -116,7 +122,10 @@ def first_tokens(tokenizer: Tokenizer, sources: list[Source], tokens: int) -> En
 
 
 def _texts(options: TextOptions) -> tuple[list[Source], list[Source], list[Source]]:
-    """Training, validation and test text; without the last two, the end of the training text is held out for validation."""
+    """Read the training, validation and test texts.
+
+    Without the last two, the end of the training text is held out for validation.
+    """
     sources = read(options.text) or [built_in_text()]
     valid, test = read(options.valid), read(options.test)
     if valid or test or not options.hold:
@@ -124,6 +133,7 @@ def _texts(options: TextOptions) -> tuple[list[Source], list[Source], list[Sourc
     train, valid = hold_out_files(sources, options.hold)
     if not train or not valid:
         raise UserError(
-            "the training text is too short to hold out a part of it; give more, name `valid` text, or give `hold` 0"
+            "the training text is too short to hold out a part of it: give more text, give `valid` text, or "
+            "give `hold` 0"
         )
     return train, valid, test

@@ -1,6 +1,6 @@
-"""Training on the questions of a puzzle, and the share of right answers.
+"""Training on the questions of a puzzle, and measuring the share of correct answers.
 
-Shape legend: N questions, T positions, H heads, K positions that are seen.
+Shape legend: N questions, T positions, H heads, M answers with a right place.
 """
 
 import dataclasses
@@ -22,9 +22,10 @@ from regard.training.loop import descend
 from regard.training.options import TrainingOptions
 from regard.training.task import Batch, Batches, Task, ignore_reports
 
-QUESTIONS = 64  # of a batch
-TESTED = 200  # questions at each length
-TEST_TOKENS = 1 << 14  # tokens of a test batch
+QUESTIONS = 64  # the number of questions in a batch
+TESTED = 200  # the number of test questions at each length
+TEST_TOKENS = 1 << 14  # the maximal number of tokens in a test batch
+# The options of small models. A lookback or context of 1100 contains the longest test question.
 SMALL: dict[str, dict[str, Any]] = {
     "dan": {"lookback": 0, "layers": 2},
     "window": {"layers": 2, "window": 8, "distant": 3},
@@ -36,7 +37,11 @@ SMALL: dict[str, dict[str, Any]] = {
 
 @dataclass(frozen=True)
 class PuzzleResult:
-    """One family at one length: the share of right answers with its 95% interval, and the weight on the right place, if there is one."""
+    """The result of a family at a length: the share of correct answers and its 95% interval (low, high).
+
+    `right_weight` is the mean attention weight on the position that holds the answer, or None without
+    attention.
+    """
 
     family: str
     length: int
@@ -47,7 +52,7 @@ class PuzzleResult:
 
 
 def puzzle_families() -> list[str]:
-    """The families that can be trained on puzzles: those that read text and learn by descent."""
+    """Return the families that can be trained on puzzles: those that read text and learn by descent."""
     classes = ((name, family_class(name)) for name in FAMILIES)
     return [name for name, family in classes if family.learns == "descent" and family.reads == "text"]
 
@@ -55,6 +60,8 @@ def puzzle_families() -> list[str]:
 @final
 @dataclass(frozen=True)
 class PuzzleTask(Task):
+    """Training on random questions of a puzzle."""
+
     puzzle: Puzzle
 
     def batches(
@@ -66,7 +73,7 @@ class PuzzleTask(Task):
 @final
 @dataclass(frozen=True)
 class QuestionBatches(Batches):
-    """New questions at every step."""
+    """Batches of new random questions at every step."""
 
     puzzle: Puzzle
     start: int
@@ -77,33 +84,33 @@ class QuestionBatches(Batches):
         return 1 << 62
 
     def batch(self, epoch: int, step: int) -> Batch:
-        chance = torch.Generator().manual_seed(self.seed * 1_000_003 + step)
-        length = self.puzzle.training_lengths[
-            int(torch.randint(0, len(self.puzzle.training_lengths), (), generator=chance))
-        ]
-        asked = self.puzzle.training_questions(length, QUESTIONS, chance)
-        rows = {"tokens_BT": read_rows(asked, self.start), "targets_BT": targets(asked)}
-        real = int((asked.targets_NT >= 0).sum())
+        generator = torch.Generator().manual_seed(self.seed * 1_000_003 + step)
+        lengths = self.puzzle.training_lengths
+        length = lengths[int(torch.randint(0, len(lengths), (), generator=generator))]
+        questions = self.puzzle.training_questions(length, QUESTIONS, generator)
+        rows = {"tokens_BT": read_rows(questions, self.start), "targets_BT": targets(questions)}
+        real = int((questions.targets_NT >= 0).sum())
         inputs = {name: tensor.to(self.device) for name, tensor in rows.items()}
         return Batch(
             inputs,
             weight=real,
-            tokens=asked.tokens_NT.numel(),
+            tokens=questions.tokens_NT.numel(),
             fresh_B=torch.ones(QUESTIONS, dtype=torch.bool),
         )
 
 
-def read_rows(asked: Questions, start: int) -> Tensor:
-    """(N, 1 + T): the questions behind the start mark."""
-    return torch.nn.functional.pad(asked.tokens_NT, (1, 0), value=start)
+def read_rows(questions: Questions, start: int) -> Tensor:
+    """(N, 1 + T): the start mark, followed by the question."""
+    return torch.nn.functional.pad(questions.tokens_NT, (1, 0), value=start)
 
 
-def targets(asked: Questions) -> Tensor:
-    return torch.nn.functional.pad(asked.targets_NT, (1, 0), value=-1)
+def targets(questions: Questions) -> Tensor:
+    """(N, 1 + T): the answers, -1 elsewhere."""
+    return torch.nn.functional.pad(questions.targets_NT, (1, 0), value=-1)
 
 
 def train_on_puzzle(puzzle: Puzzle, family: str, steps: int, seed: int) -> LanguageModel:
-    """A small model of a family, trained on the puzzle's small questions."""
+    """Train a small model of a family on short questions of a puzzle."""
     torch.manual_seed(seed)
     kind = family_class(family)
     options = {"width": 32, "dropout": 0.0, **SMALL.get(family, {})}
@@ -128,38 +135,38 @@ def train_on_puzzle(puzzle: Puzzle, family: str, steps: int, seed: int) -> Langu
 
 @torch.inference_mode()
 def measure_on_puzzle(puzzle: Puzzle, family: str, models: list[LanguageModel], length: int) -> PuzzleResult:
-    """The questions of all models are counted together."""
-    right, asked_all, weights = 0, 0, list[float]()
+    """Measure models of a family with different seeds. The questions of all models are counted together."""
+    correct, count, weights = 0, 0, list[float]()
     for seed, model in enumerate(models):
-        asked = puzzle.test_questions(length, TESTED, torch.Generator().manual_seed(1000 + seed))
+        questions = puzzle.test_questions(length, TESTED, torch.Generator().manual_seed(1000 + seed))
         for rows in torch.arange(TESTED).split(max(1, TEST_TOKENS // (length + 2))):
-            part = Questions(asked.tokens_NT[rows], asked.targets_NT[rows], asked.right_NT[rows])
+            part = Questions(questions.tokens_NT[rows], questions.targets_NT[rows], questions.right_NT[rows])
             look = Look([name for name, site in model.sites().items() if site.holds == "weights"])
             prediction, _ = model.read_from_start(read_rows(part, model.start), look=look)
             targets_NT = targets(part)
             answers_NT = prediction.log_probs().argmax(2)
-            correct_N = ((answers_NT == targets_NT) | (targets_NT < 0)).all(1)  # every answer of a question
-            right, asked_all = right + int(correct_N.sum()), asked_all + len(rows)
+            correct_N = ((answers_NT == targets_NT) | (targets_NT < 0)).all(1)  # all answers of a question
+            correct, count = correct + int(correct_N.sum()), count + len(rows)
             weights += _right_weights(look, part)
-    low, high = wilson(right, asked_all)
+    low, high = wilson(correct, count)
     mean_weight = sum(weights) / len(weights) if weights else None
-    return PuzzleResult(family, length, right / asked_all, low, high, mean_weight)
+    return PuzzleResult(family, length, correct / count, low, high, mean_weight)
 
 
 @torch.inference_mode()
 def answer(puzzle: Puzzle, model: LanguageModel, question: str) -> tuple[str, float]:
-    """What a trained model answers to one question, and the probability of the answer."""
+    """Return a trained model's answer to a question, and the probability of the answer."""
     tokens_1T = torch.tensor([[model.start, *puzzle.ids(question)]])
     best = model.read_from_start(tokens_1T)[0].log_probs()[0, -1].max(0)
     return puzzle.vocabulary[int(best.indices)], float(best.values.exp())
 
 
-def _right_weights(look: Look, asked: Questions) -> list[float]:
-    """The weight on the right place at each answer, by the site and head that has most of it."""
-    question_M, place_M = (asked.right_NT >= 0).nonzero(as_tuple=True)
+def _right_weights(look: Look, questions: Questions) -> list[float]:
+    """Return the attention weight on the right place for each answer, from the best site and head."""
+    question_M, place_M = (questions.right_NT >= 0).nonzero(as_tuple=True)
     if not look.maps or not len(question_M):
         return []
-    target_M = asked.right_NT[question_M, place_M] + 1  # behind the start mark
+    target_M = questions.right_NT[question_M, place_M] + 1  # the start mark has column 0
     rows = place_M.unique()
     place = torch.searchsorted(rows, place_M)
     heads = [weights(rows + 1)[question_M, :, place, target_M] for weights in look.maps.values()]
@@ -167,13 +174,13 @@ def _right_weights(look: Look, asked: Questions) -> list[float]:
     return heads_MH[:, int(heads_MH.mean(0).argmax())].tolist()
 
 
-def wilson(right: int, asked: int, z: float = 1.96) -> tuple[float, float]:
-    """The 95% interval of a share (Wilson 1927).
+def wilson(successes: int, trials: int, z: float = 1.96) -> tuple[float, float]:
+    """Return the 95% confidence interval of a share (Wilson 1927).
 
     >>> [round(end, 3) for end in wilson(8, 10)]
     [0.49, 0.943]
     """
-    share = right / asked
-    middle = (share + z * z / (2 * asked)) / (1 + z * z / asked)
-    half = z / (1 + z * z / asked) * math.sqrt(share * (1 - share) / asked + z * z / (4 * asked * asked))
+    share, squared = successes / trials, z * z / trials
+    middle = (share + squared / 2) / (1 + squared)
+    half = z / (1 + squared) * math.sqrt(share * (1 - share) / trials + squared / (4 * trials))
     return max(0.0, middle - half), min(1.0, middle + half)

@@ -1,4 +1,4 @@
-"""Training on sentence pairs: the state begins with the source sentence, and every token of the target is predicted.
+"""Training on sentence pairs: the tokens of the target are predicted, given the source sentence.
 
 Shape legend: B rows, S source positions, T target positions, P pairs.
 """
@@ -24,11 +24,13 @@ from regard.training.options import Options, PairOptions, TrainingOptions
 from regard.training.task import Batch, Batches, TextTask
 from regard.training.tasks.plain_text import text_rows
 
-VALID_SENTENCES = 200  # are translated at every validation if BLEU decides
+VALID_SENTENCES = 200  # the number of sentences that a validation translates, with `stop_on` bleu
 
 
 @final
 class SentencePairs(TextTask):
+    """Training and validation pairs."""
+
     source_tokenizer: Tokenizer
 
     def __init__(self, options: Options):
@@ -36,7 +38,7 @@ class SentencePairs(TextTask):
         self.train, self.valid = _pairs(self._options)
         sides = (self.train.sources, self.train.targets)
         if self._options.shared and options.tokens.tokens != "bpe":
-            raise UserError("`shared` is for `tokens` bpe: one encoding is learned from both sides")
+            raise UserError("`shared` is for `tokens` bpe, which learns one vocabulary from both sides")
         texts = ["\n".join(side) for side in sides]
         if self._options.shared:
             texts = ["\n".join([*sides[0], *sides[1]])] * 2
@@ -50,6 +52,7 @@ class SentencePairs(TextTask):
         self.notes = self._left_out()
 
     def _left_out(self) -> list[str]:
+        """Return notes on the pairs that were left out."""
         notes, too_long = [], self._encoded.too_long + self._valid.too_long
         if too_long:
             notes.append(f"{too_long:,} pairs have more than {self._limit} tokens on a side and are left out")
@@ -91,8 +94,8 @@ class SentencePairs(TextTask):
     def judge(self, model: LanguageModel, valid_loss: float) -> float:
         if self._options.stop_on == "loss":
             return valid_loss
-        some = self.valid.part(range(min(VALID_SENTENCES, len(self.valid))))
-        return -bleu(self._translate(model, some.sources, beam=1), some.targets).score
+        part = self.valid.part(range(min(VALID_SENTENCES, len(self.valid))))
+        return -bleu(self._translate(model, part.sources, beam=1), part.targets).score
 
     def loss(self, model: LanguageModel) -> float:
         return float(token_losses(model, self._valid).mean())
@@ -103,8 +106,8 @@ class SentencePairs(TextTask):
         return figures if aer is None else {**figures, "aer": aer}
 
     def sample(self, model: LanguageModel) -> str:
-        some = self.valid.sources[:3]
-        pairs = zip(some, self._translate(model, some, beam=1), strict=True)
+        sources = self.valid.sources[:3]
+        pairs = zip(sources, self._translate(model, sources, beam=1), strict=True)
         return "\n".join(f"{source}\n  {target}" for source, target in pairs)
 
     def _translate(self, model: LanguageModel, lines: list[str], beam: int = 5) -> list[str]:
@@ -114,6 +117,8 @@ class SentencePairs(TextTask):
 @final
 @dataclass(frozen=True)
 class PairBatches(Batches):
+    """The batches of sentence pairs."""
+
     schedule: PairSchedule
     corpus: Corpus
     padding: int
@@ -134,11 +139,12 @@ class PairBatches(Batches):
 
 
 def _pairs(options: PairOptions) -> tuple[Parallel, Parallel]:
-    """(training, validation) pairs; without validation files, a tenth of the source sentences is held out."""
+    """Read training and validation pairs. Without validation files, a tenth of the sources is held out."""
     whole = parallel.read_pairs(options.source, options.target, options.pairs) or parallel.built_in()
     if (options.valid_source is None) != (options.valid_target is None):
         raise UserError(
-            "`valid_source` and `valid_target` go together: a file of sentences and one of their translations"
+            "`valid_source` and `valid_target` belong together: give a file of sentences and a file of their "
+            "translations"
         )
     valid = parallel.read_pairs(options.valid_source, options.valid_target, None)
     return (whole, valid) if valid is not None else parallel.hold_out(whole)
