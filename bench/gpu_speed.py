@@ -147,14 +147,6 @@ def train(options: argparse.Namespace) -> None:
                 batches,
                 TrainingOptions(),
                 True,
-                False,
-            ),
-            "ours, AdamW, learned positions, recorded": partial(
-                our_step,
-                transformer(positions="learned", readout_bias=False),
-                batches,
-                TrainingOptions(),
-                True,
                 True,
             ),
             "ours, Muon, learned positions": partial(
@@ -163,10 +155,7 @@ def train(options: argparse.Namespace) -> None:
                 batches,
                 TrainingOptions(optimiser="muon"),
                 True,
-                False,
-            ),
-            "ours, AdamW, rotary positions (default)": partial(
-                our_step, transformer(), batches, TrainingOptions(), True, False
+                True,
             ),
         }
         for name, make in makers.items():
@@ -176,7 +165,7 @@ def train(options: argparse.Namespace) -> None:
             torch.cuda.synchronize()
             print(f"  ({time.perf_counter() - started:.0f} s to the first step)")
             show(f"train 124M, {batch} x {CONTEXT}: {name}", batch * CONTEXT, timed(step, steps, 5))
-            if options.profile and batch == 12 and name != "ours, AdamW, learned positions, recorded":
+            if options.profile and batch == 12:
                 profile(step)
             del step
             torch.cuda.empty_cache()
@@ -310,14 +299,14 @@ def parity(options: argparse.Namespace) -> None:
     for dtype in (torch.float32, torch.bfloat16):
         size, columns = 50257, 50304
         logits = 3 * torch.randn(257, columns, device=DEVICE).to(dtype)
-        bias, weights = torch.randn(size, device=DEVICE), torch.rand(257, device=DEVICE)
+        weights = torch.rand(257, device=DEVICE)
         targets = torch.randint(0, size, (257,), device=DEVICE)
         from regard.parts.kernels.cross_entropy import loss_and_gradient
 
         expected_loss, expected = cross_entropy.specification(
-            logits[:, :size].double(), bias.double(), targets, weights.double(), 0.1
+            logits[:, :size].double(), size, targets, weights.double(), 0.1
         )
-        loss, grad = loss_and_gradient(logits.clone(), bias, targets, weights, 0.1)
+        loss, grad = loss_and_gradient(logits.clone(), size, targets, weights, 0.1)
         worst = [float((loss - expected_loss).abs().max()), float((grad[:, :size] - expected).abs().max())]
         print(
             f"cross-entropy kernel, {dtype}: losses off by {worst[0]:.1e}, gradients by {worst[1]:.1e}; behind V: {float(grad[:, size:].abs().max())}"
