@@ -24,7 +24,7 @@ from torch import nn
 from regard.machine.device import Machine
 from regard.models.recurrent import Lstm
 from regard.models.transformer import Transformer
-from regard.parts import cross_entropy
+from regard.parts import cached_attention, cross_entropy
 from regard.probabilities.captured import CapturedBody
 from regard.probabilities.decoder import Writing, generate
 from regard.probabilities.sampling import Sampling
@@ -311,6 +311,16 @@ def parity(options: argparse.Namespace) -> None:
         print(
             f"cross-entropy kernel, {dtype}: losses off by {worst[0]:.1e}, gradients by {worst[1]:.1e}; behind V: {float(grad[:, size:].abs().max())}"
         )
+    for dtype in (torch.float32, torch.bfloat16):
+        tensors = [torch.randn(7, heads, 64, device=DEVICE, dtype=dtype) for heads in (12, 4, 4)]
+        buffers = [torch.randn(7, 4, 389, 64, device=DEVICE, dtype=dtype) for _ in range(2)]
+        position_B = torch.tensor([0, 1, 63, 64, 65, 200, 388], device=DEVICE)
+        wide = [tensor.double() for tensor in (*tensors, *buffers)]
+        expected = cached_attention.specification(*wide, position_B, 0.125)
+        worst = (
+            (cached_attention.attend_to_cache(*tensors, *buffers, position_B, 0.125) - expected).abs().max()
+        )
+        print(f"cached attention kernel, {dtype}: off by {float(worst):.1e}")
     model = transformer(positions="learned").to(DEVICE).eval()
     texts = []
     for body in (EagerBody, CapturedBody):

@@ -98,17 +98,23 @@ class _RecordedStep:
         self._uniform_R[:rows].copy_(uniform_B)
         self._run()
         choice = self._choice
-        parts = (choice.token_B, choice.log_prob_B, choice.likeliest_BK, choice.likeliest_log_prob_BK)
-        copies = [part[:rows].clone() for part in parts]  # the next step overwrites the tensors
-        if not copies[0].is_cuda:
-            return _StartedChoice(*copies, copies[0], None)
-        on_host_B = torch.empty(rows, dtype=torch.long, pin_memory=True).copy_(copies[0], non_blocking=True)
-        arrived = torch.cuda.Event()
-        arrived.record()
-        return _StartedChoice(*copies, on_host_B, arrived)
+        token_B = choice.token_B[:rows].clone()  # the next step overwrites the tensors
+        log_prob_B = choice.log_prob_B[:rows].clone()
+        likeliest = choice.likeliest_BK[:rows].clone(), choice.likeliest_log_prob_BK[:rows].clone()
+        on_host_B, arrived = _to_host(token_B) if token_B.is_cuda else (token_B, None)
+        return _StartedChoice(token_B, log_prob_B, *likeliest, on_host_B, arrived)
 
     def rows_of_state(self, rows: int) -> State:
         return self._state.map(lambda buffer: buffer[:rows])
+
+
+def _to_host(token_B: Tensor) -> tuple[Tensor, torch.cuda.Event]:
+    """Start a copy to the host, and the event that tells when it has arrived."""
+    on_host_B = torch.empty(len(token_B), dtype=torch.long, pin_memory=True)
+    on_host_B.copy_(token_B, non_blocking=True)
+    arrived = torch.cuda.Event()
+    arrived.record()
+    return on_host_B, arrived
 
 
 _RECORDED: WeakKeyDictionary[LanguageModel, dict[tuple, _RecordedStep]] = WeakKeyDictionary()
