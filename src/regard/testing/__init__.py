@@ -1,13 +1,13 @@
-"""The laws that every language model keeps, as functions: run them over a family of your own.
+"""The laws of the contract as functions, for the tests of families from outside.
 
     from regard import testing
 
     for name, law in testing.LAWS.items():
         law(lambda: MyFamily(11, MyFamily.Config(width=7)))
 
-The argument of a law is a function that gives a new, small model with random weights. A law raises an AssertionError that
-says what it found. The laws run in float64 at 1e-10. Sizes should be distinct primes, so that a transposed axis
-cannot pass.
+The argument of a law is a function that makes a small model with random weights. A law raises an
+AssertionError if the model breaks the law. The laws run in float64 with a tolerance of 1e-10. The sizes of
+the model should be distinct primes, so that a transposed axis cannot pass.
 """
 
 from collections.abc import Callable

@@ -14,14 +14,16 @@ from regard.models.contract import LanguageModel, Prediction, State
 from regard.parts.look import Look
 
 Make = Callable[[], LanguageModel]
-EXACT = 1e-10  # float64: some hundred operations on numbers of order one, at 2e-16 each, with room for exp and log
-EXAMPLES = 12
-LONGEST = 17
+# The tolerance in float64: some hundred operations on numbers of order one have errors of 2e-16 each; exp and
+# log enlarge them.
+EXACT = 1e-10
+EXAMPLES = 12  # the number of random cases of a law
+LONGEST = 17  # the maximal number of tokens in a random text
 
 
 @contextmanager
 def double() -> Iterator[None]:
-    """Everything made inside is float64."""
+    """Make float64 the default type of new tensors."""
     before = torch.get_default_dtype()
     torch.set_default_dtype(torch.float64)
     try:
@@ -31,7 +33,7 @@ def double() -> Iterator[None]:
 
 
 class Case:
-    """A model and random texts for it. Rows of a model with a source all begin with sources of their own."""
+    """A model in evaluation mode, and random texts for it."""
 
     def __init__(self, make: Make, seed: int = 0):
         self.model = make().eval()
@@ -39,10 +41,11 @@ class Case:
         self.size = self.model.vocabulary_size
 
     def text(self, longest: int = LONGEST) -> list[int]:
+        """Return a random text of 1 to `longest` tokens."""
         return [self.random.randrange(self.size) for _ in range(self.random.randint(1, longest))]
 
     def given(self, rows: int) -> int | Tensor:
-        """The number of rows, or a source sentence for each, padded anywhere."""
+        """Return the number of rows, or a random source sentence for each row, padded anywhere."""
         if self.model.given is None:
             return rows
         size, padding = self.model.given.size, self.model.given.padding
@@ -51,38 +54,42 @@ class Case:
         ]
         return torch.tensor(self.padded(sources, padding))
 
-    def padded(self, texts: list[list[int]], padding: int, where: str = "anywhere") -> list[list[int]]:
-        """Rows of one length, padded on the right or anywhere."""
+    def padded(self, texts: list[list[int]], padding: int, side: str = "anywhere") -> list[list[int]]:
+        """Return rows of equal length, padded on the right or anywhere."""
         longest = max(map(len, texts))
         rows = []
         for text in texts:
             row = list(text)
             while len(row) < longest:
-                row.insert(len(row) if where == "right" else self.random.randint(0, len(row)), padding)
+                row.insert(len(row) if side == "right" else self.random.randint(0, len(row)), padding)
             rows.append(row)
         return rows
 
     def begin(self, given: int | Tensor) -> State:
+        """Return the model's state before the first token."""
         return self.model.begin(given)
 
     def read(self, ids: list[int], given: int | Tensor, look: Look | None = None) -> tuple[Prediction, State]:
-        """One row, behind the start mark."""
+        """Read the start mark and a text as a single row."""
         return self.model(torch.tensor([[self.model.start, *ids]]), self.model.begin(given, look), look)
 
     def log_probs(self, ids: list[int], given: int | Tensor, look: Look | None = None) -> Tensor:
+        """(1, 1 + T, V): the log-probabilities after the start mark and after each token of a text."""
         return self.read(ids, given, look)[0].log_probs()
 
 
 def row_of(given: int | Tensor, row: int) -> int | Tensor:
+    """Return the argument of `begin` for a single row of a batch."""
     return 1 if isinstance(given, int) else given[row : row + 1]
 
 
 def close(first: Tensor, second: Tensor, tolerance: float = EXACT) -> None:
+    """Raise an AssertionError unless the tensors are equal within the tolerance."""
     torch.testing.assert_close(first, second, rtol=tolerance, atol=tolerance)
 
 
 def law(check: Callable[[Case], None]) -> Callable[[Make], None]:
-    """A check of one random case, as a law over several."""
+    """Make a law from a check of a single random case: the law runs the check on several cases."""
 
     def over_cases(make: Make) -> None:
         with double():

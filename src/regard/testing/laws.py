@@ -1,4 +1,4 @@
-"""Each law as a check of one random case. A check raises an AssertionError that says what it found.
+"""The checks of the laws. A check tests a random case and raises an AssertionError if the law is broken.
 
 Shape legend: B rows, T positions, V vocabulary.
 """
@@ -22,7 +22,7 @@ from regard.tokens.pairs import EncodedPairs
 
 
 def probabilities_sum_to_one(case: Case) -> None:
-    """At every position, the probabilities of all tokens sum to one."""
+    """The probabilities of all tokens sum to one at every position."""
     ids = case.text()
     log_probs_BTV = case.log_probs(ids, case.given(1))
     assert log_probs_BTV.shape == (1, len(ids) + 1, case.size)
@@ -30,7 +30,7 @@ def probabilities_sum_to_one(case: Case) -> None:
 
 
 def whole_equals_split(case: Case) -> None:
-    """A text read at once gives the same predictions and position as the same text in pieces, with the state carried."""
+    """A text that is read in pieces gives the same predictions and position as the text read at once."""
     ids, given = case.text(), case.given(1)
     tokens_BT = torch.tensor([[case.model.start, *ids]])
     whole, whole_state = case.read(ids, given)
@@ -47,7 +47,7 @@ def whole_equals_split(case: Case) -> None:
 
 
 def no_leak_by_perturbation(case: Case) -> None:
-    """Another token at one position changes no prediction before it."""
+    """A change of the token at a position changes no prediction before this position."""
     ids, given = case.text(), case.given(1)
     place, other = case.random.randrange(len(ids)), case.random.randrange(case.size)
     changed = [*ids[:place], other, *ids[place + 1 :]]
@@ -56,27 +56,28 @@ def no_leak_by_perturbation(case: Case) -> None:
 
 
 def no_leak_by_gradient(case: Case) -> None:
-    """No prediction has a gradient with respect to the embedding of a later token; each has one of its own token."""
+    """A prediction has a gradient at the embedding of its own token, and none at those of later tokens."""
     embedded = list[Tensor]()
     for name, module in case.model.named_modules():
-        if (
-            isinstance(module, torch.nn.Embedding) and "source" not in name
-        ):  # a source is read before the text
+        # Predictions may depend on the whole source.
+        if isinstance(module, torch.nn.Embedding) and "source" not in name:
             module.register_forward_hook(lambda module, inputs, output: embedded.append(output))
     ids = case.text(7)
     log_probs_BTV = case.log_probs(ids, case.given(1))
-    calls = [
-        call for call in embedded if call.shape[1] == len(ids) + 1
-    ]  # of the tokens, not of what a state remembers
+    # Leave out embeddings of stored words, which have other shapes.
+    calls = [call for call in embedded if call.shape[1] == len(ids) + 1]
     for t in range(len(ids) + 1):
         target = log_probs_BTV[0, t].square().sum()
         for gradient in torch.autograd.grad(target, calls, retain_graph=True) if calls else ():
-            assert float(gradient[0, t + 1 :].abs().sum()) == 0, f"position {t} sees a later one"
+            assert float(gradient[0, t + 1 :].abs().sum()) == 0, f"position {t} sees a later position"
             assert float(gradient[0, t].abs().sum()) > 0, f"position {t} does not see its own token"
 
 
 def a_row_equals_that_row_alone(case: Case) -> None:
-    """A row in a batch, with padding anywhere, equals the row alone; also when the batch is read on."""
+    """A row in a batch, with padding anywhere, gives the same predictions as the row alone.
+
+    The same holds for a later call that continues the batch.
+    """
     texts = [case.text() for _ in range(case.random.randint(2, 4))]
     given, more = case.given(len(texts)), case.text(5)
     rows = case.padded([[case.model.start, *text] for text in texts], case.model.padding)
@@ -92,22 +93,19 @@ def a_row_equals_that_row_alone(case: Case) -> None:
 
 
 def padding_is_a_property_of_the_rows(case: Case) -> None:
-    """Training mode does not change what padding means, on the left, anywhere, or promised to be on the right."""
+    """The model's training mode does not change the meaning of padding."""
     texts = [case.text() for _ in range(3)]
     given = case.given(3)
     alone = [case.log_probs(text, row_of(given, number))[0] for number, text in enumerate(texts)]
     case.model.train()
     start = case.model.start
-    if not torch.equal(
-        *(
-            case.model.read_from_start(torch.tensor([[start, 1, 2, 3]]), _first(given))[0].log_probs()
-            for _ in "ab"
-        )
-    ):
-        return  # dropout: no two calls are alike
-    for where, promise in (("anywhere", "anywhere"), ("right", "anywhere"), ("right", "right")):
-        rows = case.padded([[start, *text] for text in texts], case.model.padding, where)
-        prediction, _ = case.model(torch.tensor(rows), case.begin(given), padded=promise)
+    tokens_BT = torch.tensor([[start, 1, 2, 3]])
+    first, second = (case.model.read_from_start(tokens_BT, _first(given))[0].log_probs() for _ in "ab")
+    if not torch.equal(first, second):
+        return  # a model with dropout: each call gives other predictions
+    for side, padded in (("anywhere", "anywhere"), ("right", "anywhere"), ("right", "right")):
+        rows = case.padded([[start, *text] for text in texts], case.model.padding, side)
+        prediction, _ = case.model(torch.tensor(rows), case.begin(given), padded=padded)
         log_probs_BTV = prediction.log_probs()
         for number, expected_TV in enumerate(alone):
             real_T = torch.tensor(rows[number]) != case.model.padding
@@ -119,7 +117,7 @@ def _first(given: int | Tensor) -> Tensor | None:
 
 
 def padding_alone_changes_nothing(case: Case) -> None:
-    """A call that reads only padding leaves the state as it was."""
+    """A call that reads only padding does not change the state."""
     given = case.given(1)
     _, state = case.read(case.text(), given)
     position = int(state.position_B)
@@ -131,13 +129,14 @@ def padding_alone_changes_nothing(case: Case) -> None:
 
 
 def _batch(case: Case) -> tuple[State, int]:
+    """Read a random batch. Return the state and the number of rows."""
     texts = [case.text() for _ in range(case.random.randint(1, 3))]
     rows = case.padded([[case.model.start, *text] for text in texts], case.model.padding)
     return case.model(torch.tensor(rows), case.begin(case.given(len(texts))))[1], len(texts)
 
 
 def picked_rows_go_on_like_the_rows_they_came_from(case: Case) -> None:
-    """`pick` takes any rows in any order, repeats included."""
+    """The rows of `state.pick(rows)` give the same predictions as the original rows. Rows may be repeated."""
     state, count = _batch(case)
     rows = torch.tensor([case.random.randrange(count) for _ in range(case.random.randint(1, 5))])
     more_BT = torch.tensor([[2, 7]])
@@ -147,7 +146,7 @@ def picked_rows_go_on_like_the_rows_they_came_from(case: Case) -> None:
 
 
 def joined_rows_go_on_like_the_rows_they_came_from(case: Case) -> None:
-    """`join` puts the rows of several states side by side, whatever they remember."""
+    """The rows of joined states give the same predictions as before, also if the states differ in length."""
     states = [_batch(case) for _ in range(3)]
     more_BT = torch.tensor([[2, 7, 1]])
     expected = torch.cat(
@@ -158,7 +157,7 @@ def joined_rows_go_on_like_the_rows_they_came_from(case: Case) -> None:
 
 
 def a_state_with_room_goes_on_like_the_state(case: Case) -> None:
-    """Buffers of a fixed size change no prediction, whatever the rows have read before. A steady model keeps every shape."""
+    """Buffers of a fixed size change no prediction. The states of a steady model keep their shapes."""
     state, count = _batch(case)
     room = int(state.position_B.max()) + 7
     fixed = case.model.with_room(state.copy(), room)
@@ -173,22 +172,26 @@ def a_state_with_room_goes_on_like_the_state(case: Case) -> None:
 
 
 def a_reset_row_begins_anew(case: Case) -> None:
-    """`reset` lets some rows begin anew while the others go on. Rows that begin with a source are not reset."""
+    """A row that was reset gives the predictions of a new row, and other rows continue.
+
+    The law is not checked for models with a source.
+    """
     if case.model.given is not None:
         return
     ids = case.text()
     _, state = case.model(torch.tensor([[case.model.start, 1, 2], [case.model.start, 3, 4]]), case.begin(2))
-    goes_on = case.model(torch.tensor([ids]), state.copy().pick(torch.tensor([1])))[0].log_probs()
-    begins = case.model(torch.tensor([ids]), case.begin(1))[0].log_probs()
+    continued = case.model(torch.tensor([ids]), state.copy().pick(torch.tensor([1])))[0].log_probs()
+    fresh = case.model(torch.tensor([ids]), case.begin(1))[0].log_probs()
     both = case.model(torch.tensor([ids, ids]), state.reset(torch.tensor([True, False])))[0].log_probs()
-    close(both, torch.cat([begins, goes_on]))
+    close(both, torch.cat([fresh, continued]))
 
 
 def nll_loss_and_at_agree_with_log_probs(case: Case) -> None:
-    """All ways to ask a prediction say the same. Targets are read next, or not, or left out."""
+    """The methods of a prediction give consistent numbers."""
     ids = case.text()
     prediction, _ = case.read(ids, case.given(1))
     log_probs_BTV = prediction.log_probs().detach()
+    # A target may be the next token of the call, another token, or none (-1).
     targets = [case.random.choice([token, 0, case.size - 1, -1]) for token in [*ids, 0]]
     targets_BT = torch.tensor([targets])
     expected = torch.tensor(
@@ -207,7 +210,10 @@ def nll_loss_and_at_agree_with_log_probs(case: Case) -> None:
 
 
 def parts_sum(case: Case) -> None:
-    """Parts of a probability sum to it. Parts of scores differ between two tokens as the log-probabilities do."""
+    """The parts of a probability sum to the probability.
+
+    The sums of the parts of two scores differ by the difference of the log-probabilities.
+    """
     ids = case.text()
     prediction, _ = case.read(ids, case.given(1))
     first_BT, second_BT = (
@@ -221,7 +227,7 @@ def parts_sum(case: Case) -> None:
 
 
 def accumulated_batches_equal_one_batch(case: Case) -> None:
-    """The sums and weights of the rows of a batch add up to those of the batch."""
+    """The losses and weights of the rows of a batch add up to the loss and weight of the batch."""
     texts = [case.text() for _ in range(3)]
     given = case.given(3)
     rows = torch.tensor(
@@ -233,18 +239,18 @@ def accumulated_batches_equal_one_batch(case: Case) -> None:
         if not bool(prediction.log_probs().isfinite().all()):
             return
         loss, weight = prediction.loss(targets, smoothing=smoothing)
-        each = [
+        parts = [
             case.model(rows[n : n + 1], case.begin(row_of(given, n)))[0].loss(
                 targets[n : n + 1], smoothing=smoothing
             )
             for n in range(3)
         ]
-        close(loss, torch.stack([part for part, _ in each]).sum())
-        assert float(weight) == sum(float(part) for _, part in each) == sum(len(text) + 1 for text in texts)
+        close(loss, torch.stack([part for part, _ in parts]).sum())
+        assert float(weight) == sum(float(part) for _, part in parts) == sum(len(text) + 1 for text in texts)
 
 
 def gradients_are_finite(case: Case) -> None:
-    """Also for targets that cannot be copied from the context."""
+    """Gradients are finite, also for targets that cannot be copied from the context."""
     parameters = [parameter for parameter in case.model.parameters() if parameter.requires_grad]
     if not parameters:
         return
@@ -260,20 +266,20 @@ def gradients_are_finite(case: Case) -> None:
 
 
 def the_same_call_gives_the_same_bits(case: Case) -> None:
-    """And a copied state is not used up."""
+    """Two equal calls give the same result to the bit, and copying a state changes nothing."""
     given, ids = case.given(1), case.text()
     first, state = case.read(ids, given)
     assert torch.equal(first.log_probs(), case.log_probs(ids, given))
     more_BT = torch.tensor([case.text(3)])
-    kept = state.copy()
+    copied = state.copy()
     again = case.model(more_BT, state.copy())[0].log_probs()
-    assert torch.equal(case.model(more_BT, kept)[0].log_probs(), again)
+    assert torch.equal(case.model(more_BT, copied)[0].log_probs(), again)
     same = state.with_tensors(state.tensors())
     assert torch.equal(case.model(more_BT, same)[0].log_probs(), again)
 
 
 def a_row_is_written_as_if_alone(case: Case) -> None:
-    """Generation: a row does not depend on its neighbours, however long they are, also past the end of the context."""
+    """The text that is generated for a row does not depend on other rows, also after the context is full."""
     model, length = case.model, 9
     if model.context is not None and not model.carries:
         length = model.context + 5 - LONGEST // 2
@@ -287,6 +293,7 @@ def a_row_is_written_as_if_alone(case: Case) -> None:
 def _written(
     case: Case, given: int | Tensor, texts: list[list[int]], length: int, number: int = 0
 ) -> list[list[int]]:
+    """Generate a text for each row. `number` is the number of the first row."""
     prompts = [[case.model.start, *text] for text in texts]
     numbers = list(range(number, number + len(texts)))
     writing = Writing(length=length, end=None, sampling=Sampling(top_p=0.9), seed=3)
@@ -295,7 +302,7 @@ def _written(
 
 
 def watching_changes_no_bit(case: Case) -> None:
-    """Every declared site fires, holds what it declares, and watching it changes nothing."""
+    """Every declared site is reached and has the declared axes, and watching sites changes no bit."""
     sites, ids, given = case.model.sites(), case.text(6), case.given(1)
     look = Look(["*"])
     assert torch.equal(case.log_probs(ids, given, look), case.log_probs(ids, given))
@@ -304,8 +311,8 @@ def watching_changes_no_bit(case: Case) -> None:
         assert sites[name].holds != "values", name
         whole_BHTK = weights()
         assert whole_BHTK.dim() == len(sites[name].axes), name
-        some = torch.tensor([whole_BHTK.shape[2] - 1, 0])
-        close(weights(some), whole_BHTK[:, :, some])
+        rows = torch.tensor([whole_BHTK.shape[2] - 1, 0])
+        close(weights(rows), whole_BHTK[:, :, rows])
         if sites[name].holds == "weights":
             sums = whole_BHTK.sum(3)
             assert bool(((sums - 1).abs().lt(1e-9) | (sums == 0)).all()), (
@@ -317,7 +324,7 @@ def watching_changes_no_bit(case: Case) -> None:
 
 
 def an_edit_that_changes_nothing_changes_no_figure(case: Case) -> None:
-    """Scaling by one, at any site, changes no prediction, no measured loss and no generated text."""
+    """Scaling a site by one changes no prediction, no measured loss and no generated text."""
     sites = list(case.model.sites())
     if not sites:
         return
@@ -334,13 +341,13 @@ def an_edit_that_changes_nothing_changes_no_figure(case: Case) -> None:
 
 
 def _examples(case: Case) -> Encoded | EncodedPairs:
-    """A text of some documents, or sentence pairs, always the same for a case."""
-    chance = random.Random(5)
+    """Return the same documents or sentence pairs in each call."""
+    generator = random.Random(5)
     limit = 29 if case.model.given is None else 7
 
     def encoded(size: int) -> Encoded:
-        lengths = [chance.randint(1, limit) for _ in range(5)]
-        ids = torch.tensor([chance.randrange(size) for _ in range(sum(lengths))])
+        lengths = [generator.randint(1, limit) for _ in range(5)]
+        ids = torch.tensor([generator.randrange(size) for _ in range(sum(lengths))])
         return Encoded(ids, torch.tensor(lengths).cumsum(0), bytes=len(ids), unknown=0)
 
     target = encoded(case.size)
