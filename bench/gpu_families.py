@@ -50,7 +50,7 @@ def one(name: str, wanted: dict, data: Path) -> None:
             "family": family,
             "recipe": recipe,
             **wanted,
-            "parameters": trained.run.model.sizes(),
+            "parameters": trained.run.model.parameter_count(),
             "valid": trained.loss,
         }
         result |= {

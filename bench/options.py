@@ -65,7 +65,7 @@ def main() -> None:
                     "option": name,
                     "seed": seed,
                     "loss": round(trained.loss, 4),
-                    "parameters": trained.run.model.sizes(),
+                    "parameters": trained.run.model.parameter_count(),
                 }
                 row |= {
                     "trained": round(trained.tokens / trained.seconds),

@@ -219,7 +219,7 @@ def test_a_mix_gives_each_model_a_context_of_its_own(double):
     one, two = token_losses(bounded, text), token_losses(unbounded, text)
     mixed = token_losses(Mixture(bounded, unbounded, 0.3), text)
     torch.testing.assert_close((-mixed).exp(), 0.3 * (-one).exp() + 0.7 * (-two).exp())
-    with pytest.raises(UserError, match="`stride` is for models with a bounded context"):
+    with pytest.raises(UserError, match="`stride` must lie between 1 and the model"):
         token_losses(Mixture(unbounded, unbounded, 0.3), text, stride=1)
 
 

@@ -22,6 +22,11 @@ def best_device() -> torch.device:
     return torch.device("cuda" if torch.cuda.is_available() else "cpu")
 
 
+def to_device(tensor: torch.Tensor, device: torch.device) -> torch.Tensor:
+    """Copy a tensor of the CPU to the device. A GPU takes it from pinned memory, so the host does not wait."""
+    return tensor.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else tensor.to(device)
+
+
 def choose_machine(precision: Precision) -> Machine:
     """Choose the GPU if there is one.
 

@@ -19,7 +19,8 @@ from torch.utils.checkpoint import checkpoint
 from regard.errors import UserError
 from regard.models.contract import LanguageModel, Padded, Part, Parts, Prediction, State
 from regard.models.predictions import Readout, SoftmaxPrediction
-from regard.models.trunk import MEDIUM, Trunk, TrunkConfig, TrunkState, Where
+from regard.models.trunk import Placement, Trunk, TrunkState
+from regard.models.trunk_config import MEDIUM, TrunkConfig
 from regard.parts.attention import at_value, weigh
 from regard.parts.layers import drop
 from regard.parts.look import Look, Site, at_site, attention_sites, declare, values_at
@@ -114,14 +115,18 @@ class Backpack(LanguageModel):
         self, tokens_BT: Tensor, state: BackpackState, look: Look | None = None, padded: Padded = "anywhere"
     ) -> tuple[Prediction, BackpackState]:
         embedded_BTD = self.embedding(tokens_BT)
-        x_BTD, where, trunk = self.trunk(embedded_BTD, tokens_BT != self.padding, state.trunk, look, padded)
+        x_BTD, placement, trunk = self.trunk(
+            embedded_BTD, tokens_BT != self.padding, state.trunk, look, padded
+        )
         cache = (state.key_BLSE, state.senses_BLSD)
         if (
             self.training
         ):  # the backward pass works the senses, L x T x D, out again: they are not kept for it
-            out = checkpoint(self._sum_senses, x_BTD, embedded_BTD, where, cache, look, use_reentrant=False)
+            out = checkpoint(
+                self._sum_senses, x_BTD, embedded_BTD, placement, cache, look, use_reentrant=False
+            )
         else:
-            out = self._sum_senses(x_BTD, embedded_BTD, where, cache, look)
+            out = self._sum_senses(x_BTD, embedded_BTD, placement, cache, look)
         summed_BTD, key_BLSE, senses_BLSD, used = out
         o_BTD = at_site(look, "features", summed_BTD)
         prediction: Prediction
@@ -129,7 +134,7 @@ class Backpack(LanguageModel):
         if used is not None:
             edited_BTD = None if o_BTD is summed_BTD else o_BTD - summed_BTD
             prediction = SensePrediction(
-                softmax, Terms(used[0], used[1], where.slots.filled_columns(), edited_BTD)
+                softmax, Terms(used[0], used[1], placement.slots.filled_columns(), edited_BTD)
             )
         return prediction, BackpackState(trunk.position_B, trunk, key_BLSE, senses_BLSD)
 
@@ -137,7 +142,7 @@ class Backpack(LanguageModel):
         self,
         x_BTD: Tensor,
         embedded_BTD: Tensor,
-        where: Where,
+        placement: Placement,
         cache: tuple[Tensor, Tensor],
         look: Look | None,
     ) -> tuple[Tensor, Tensor, Tensor, tuple[Tensor, Tensor] | None]:
@@ -147,10 +152,10 @@ class Backpack(LanguageModel):
         query_BLTE, key_BLTE = (
             self.project(x_BTD).unflatten(2, (2, self.config.senses, -1)).permute(2, 0, 3, 1, 4)
         )
-        key, senses, seen_key, seen_senses = remember(key_BLTE, senses_BLTD, cache, where.slots)
-        seen_senses = at_value(seen_senses, where.mask, look, "senses.attention")
+        key, senses, seen_key, seen_senses = remember(key_BLTE, senses_BLTD, cache, placement.slots)
+        seen_senses = at_value(seen_senses, placement.mask, look, "senses.attention")
         weights_BLTS = weigh(
-            query_BLTE, seen_key, score=self.score, mask=where.mask, look=look, site="senses.attention"
+            query_BLTE, seen_key, score=self.score, mask=placement.mask, look=look, site="senses.attention"
         )
         used = None if self.training else (weights_BLTS, seen_senses)
         return weave(weights_BLTS.to(senses.dtype), seen_senses), key, senses, used

@@ -1,16 +1,18 @@
-"""The contract of every language model: read tokens and, at every position, predict the next one.
+"""The contract of every language model: a model reads tokens and predicts the next token at every position.
 
-    state = model.begin(given)                               a number of rows, or what the rows begin with: a source sentence, an image
+    state = model.begin(given)            # `given`: a number of rows, or a source sentence for each row
     prediction, state = model(tokens_BT, state, look=None)
 
-Training, measuring, decoding and looking inside are written on this contract. They never ask which family a model belongs to.
+Training, measuring, decoding and looking inside use this contract only. They do not depend on the family of a
+model.
 
-Rows. A row never holds two documents. `<s>` and padding are input ids at or above V, so they can never be predicted. Padding changes
-neither the state nor the position of a row, and the prediction at a padded position has no meaning: give it the target -1.
-Padding may stand anywhere in a row. A caller that promises more says so: `padded="right"` means that padding only follows the last
-token of a row, and that a padded row is reset before it is read on. A model then needs no packing and no padding mask.
+Rows. A row never holds two documents. `<s>` and padding are input ids at or above V, so no model can predict
+them. Padding changes neither the state nor the position of a row. The prediction at a padded position has no
+meaning; its target must be -1. Padding may stand anywhere in a row, unless the caller passes
+`padded="right"`: the caller then guarantees that padding only follows the last token of a row, and that a
+padded row is reset before the next call. A model then needs no packing and no padding mask.
 
-Shape legend: B rows, T positions, V vocabulary, D features, K positions that are asked for.
+Shape legend: B rows, T positions, V vocabulary, D features, K selected positions.
 """
 
 from abc import ABC, abstractmethod
@@ -32,58 +34,64 @@ Reads = Literal["text", "pairs"]
 
 @dataclass(frozen=True)
 class State(ABC):
-    """What a model must remember to go on: a value that is never kept on a module. Every tensor has its rows first.
+    """The memory of a model between calls, such as a KV cache or a hidden state.
 
-    `forward` may overwrite the state it is given (buffers grow in place). Call `copy()` first if you need the state again.
+    A state is a value and is never stored on a module. The first axis of every tensor is the row. `forward`
+    may overwrite the state that it receives, because buffers grow in place. Call `copy()` first if you need
+    the state again.
     """
 
-    fills_front: ClassVar[bool] = True  # empty slots stand before the filled ones, or behind them
+    # Whether the empty slots of a buffer stand before the filled slots (True) or after them (False).
+    fills_front: ClassVar[bool] = True
 
-    position_B: Tensor  # how many real tokens each row has read, `<s>` included
+    position_B: Tensor  # the number of real tokens that each row has read, `<s>` included
 
     def map(self, change: Callable[[Tensor], Tensor]) -> Self:
-        """The state with every tensor changed."""
+        """Return the state with `change` applied to every tensor."""
         return type(self)(**{field.name: _map(change, getattr(self, field.name)) for field in fields(self)})
 
     def tensors(self) -> list[Tensor]:
-        """All tensors of the state, in a fixed order."""
-        found = list[Tensor]()
-        self.map(lambda tensor: found.append(tensor) or tensor)  # type: ignore[func-returns-value]
-        return found
+        """Return all tensors of the state, in a fixed order."""
+        tensors = list[Tensor]()
+        self.map(lambda tensor: tensors.append(tensor) or tensor)  # type: ignore[func-returns-value]
+        return tensors
 
     def with_tensors(self, tensors: Iterable[Tensor]) -> Self:
-        """The same structure with other tensors, in the order of `tensors()`."""
+        """Return the same structure with other tensors, in the order of `tensors()`."""
         values = iter(tensors)
         return self.map(lambda _: next(values))
 
     def detach(self) -> Self:
+        """Return the state without its gradient history."""
         return self.map(Tensor.detach)
 
     def copy(self) -> Self:
+        """Return a copy that no later call overwrites."""
         return self.map(Tensor.clone)
 
     def to(self, device: torch.device | str) -> Self:
+        """Return the state on a device."""
         return self.map(lambda tensor: tensor.to(device))
 
     def pick(self, rows: Tensor) -> Self:
-        """These rows in this order, repeats allowed: a beam goes on from its best parents."""
+        """Return the rows with these indices, in this order. A beam search picks parents."""
         return self.map(lambda tensor: tensor.index_select(0, rows))
 
     def reset(self, rows_B: Tensor) -> Self:
-        """Let the rows that are True begin anew. In every family a state of zeros is a beginning."""
+        """Return the state with the rows that are True set to zero. A row of zeros has read nothing."""
         return self.map(lambda tensor: tensor.masked_fill(rows_B.view(-1, *[1] * (tensor.dim() - 1)), 0))
 
     def trimmed(self) -> Self:
-        """The state without spare room in its buffers."""
+        """Return the state without unused slots at the end of its buffers."""
         return self
 
     def next_window(self) -> Self:
-        """The state with which a row goes on once the model's context is full. A model without a bound goes on as it is."""
+        """Return the state for a new window, after the context is full. An unbounded state stays the same."""
         return self
 
     @staticmethod
     def join(states: Sequence["State"]) -> "State":
-        """The rows of several states of one model as one state. Shorter memories are filled up with empty (zero) slots."""
+        """Join the rows of several states of a model. Shorter buffers are padded with empty (zero) slots."""
         trimmed = [state.trimmed() for state in states]
         return trimmed[0]._joined(trimmed)
 
@@ -128,14 +136,14 @@ class Part:
     """One term of a probability or of a score."""
 
     name: str
-    value: Tensor  # (B, T), or (B, T, K) if the term is spread over K columns
-    column_BK: Tensor | None = None  # the position of each column, -1 where there is none
-    details: Mapping[str, Tensor] | None = None  # (B, T) each: how the term came about
+    value: Tensor  # (B, T), or (B, T, K) if the term is a sum over K positions
+    column_BK: Tensor | None = None  # the K positions; -1 for an empty column
+    details: Mapping[str, Tensor] | None = None  # (B, T) each: numbers that explain the value
 
 
 @dataclass(frozen=True)
 class Parts:
-    """The terms whose sum is the probability of each target, or its score: the number that a softmax is taken of."""
+    """The terms whose sum is the probability of each target, or its score (its logit in a softmax)."""
 
     of: Literal["probability", "score"]
     terms: tuple[Part, ...]
@@ -146,7 +154,10 @@ class Parts:
         return torch.stack(values).sum(0)
 
     def scaled(self, by_BT: Tensor, name: str, nll_BT: Tensor) -> tuple[Part, ...]:
-        """The terms of this probability as terms of a mixture. A probability that is a softmax of scores is one term, named `name`."""
+        """Return the terms of this probability, multiplied by the weight `by_BT` that it has in a mixture.
+
+        If the terms are those of a score, the probability is returned as a single term with the name `name`.
+        """
         if self.of == "score":
             return (Part(name, by_BT * (-nll_BT).exp()),)
         wide = {2: by_BT, 3: by_BT.unsqueeze(2)}
@@ -157,9 +168,9 @@ class Parts:
 
 
 class Prediction(ABC):
-    """The next token's distribution at every position of a call."""
+    """The distribution of the next token at every position of a call."""
 
-    features_BTD: Tensor | None = None  # what the readout reads, if the model has a readout
+    features_BTD: Tensor | None = None  # the inputs of the readout, if the model has a readout
 
     @abstractmethod
     def log_probs(self) -> Tensor:
@@ -167,11 +178,11 @@ class Prediction(ABC):
 
     @abstractmethod
     def at(self, positions_BK: Tensor) -> "Prediction":
-        """The prediction at some positions of each row, so that reading a prompt never pays for its readout."""
+        """Return the prediction at selected positions of each row, so that a prompt needs no readout."""
 
     @abstractmethod
     def parts(self, targets_BT: Tensor) -> Parts:
-        """What the probability (or the score) of each target is the sum of. A target below 0 counts as token 0."""
+        """Return the terms of each target's probability (or score). A target below 0 counts as token 0."""
 
     def nll(self, targets_BT: Tensor) -> Tensor:
         """(B, T): -log P of each target, 0 where the target is -1."""
@@ -181,10 +192,11 @@ class Prediction(ABC):
     def loss(
         self, targets_BT: Tensor, weights_BT: Tensor | None = None, smoothing: float = 0.0
     ) -> tuple[Tensor, Tensor]:
-        """(sum, weight): the weighted sum of -log P over the real targets, and the sum of the weights; for training.
+        """Return the weighted sum of -log P over the real targets, and the sum of the weights, for training.
 
-        Sums of several batches can be added before they are divided, so accumulated batches equal one batch.
-        Label smoothing gives the share `smoothing` of each target to all V tokens alike (Szegedy et al. 2016, section 7).
+        The sums of several batches can be added before the division, so that accumulated batches equal one
+        batch. Label smoothing distributes the share `smoothing` of each target equally over all V tokens
+        (Szegedy et al. 2016, section 7).
         """
         loss_BT = self.nll(targets_BT)
         if smoothing:
@@ -194,16 +206,17 @@ class Prediction(ABC):
 
 
 def real_weights(targets_BT: Tensor, weights_BT: Tensor | None) -> Tensor:
+    """(B, T): the weight of each target, 0 for targets below 0."""
     real_BT = targets_BT >= 0
     return real_BT if weights_BT is None else weights_BT * real_BT
 
 
 @dataclass(frozen=True)
 class Given:
-    """The sentence that a state begins with: ids below `size`, padded with the id `size`."""
+    """The source sentences that a state begins with: ids below `size`, padded with the id `size`."""
 
     size: int
-    longest: int | None = None  # the most tokens that can be read
+    longest: int | None = None  # the maximal number of tokens; None: no limit
 
     @property
     def padding(self) -> int:
@@ -211,29 +224,28 @@ class Given:
 
 
 class LanguageModel(nn.Module, ABC):
-    """A family is a final subclass with a frozen `Config`, built as `Family(vocabulary_size, config)`.
+    """The base class of all language models. A family is a final subclass with a frozen dataclass `Config`.
 
-    A family whose state begins with a sentence is built as `Family(vocabulary_size, config, source_size)`.
+    A family is constructed as `Family(vocabulary_size, config)`, or as
+    `Family(vocabulary_size, config, source_size)` if its state begins with source sentences.
     """
 
     family: ClassVar[str]
     Config: ClassVar[type]
     learns: Learns = "descent"
-    reads: Reads = "text"  # which task feeds the family
+    reads: Reads = "text"  # the kind of training data
     training_defaults: ClassVar[dict[str, Any]] = {}  # the family's own defaults of training options
-    medium: ClassVar[dict[str, Any]] = {}  # options under --size medium, of the model and of training
-    bounded: ClassVar[bool] = False  # its option `context` bounds what it sees
-    steady: bool = (
-        False  # one token a row on a state with room: the same operations and shapes, whatever the tokens are
-    )
-    compiles: ClassVar[bool] = True  # under --compile auto, on a GPU, where no state is carried
-    batch_tokens: int = 1 << 15  # how many tokens a call may read at a time while measuring
-    row_tokens: int = 1 << 12  # how many of them in one row, where a state is carried on
+    medium: ClassVar[dict[str, Any]] = {}  # the options of model and training that `size` medium sets
+    bounded: ClassVar[bool] = False  # True: the family has the option `context`, which limits its window
+    # True: a call with one token in each row, on a state from with_room(), performs the same operations on
+    # the same shapes whatever the tokens are. The decoder can then capture or compile the call.
+    steady: bool = False
+    compiles: ClassVar[bool] = True  # False: `compile` auto does not compile the family
+    batch_tokens: int = 1 << 15  # the maximal number of tokens in a call when a text is measured
+    row_tokens: int = 1 << 12  # the maximal number of tokens in a row of such a call, if a state is carried
 
-    context: int | None = None  # the most tokens that one window holds; None: no bound
-    given: Given | None = (
-        None  # the sentence that a state begins with; None: a state begins with a number of rows
-    )
+    context: int | None = None  # the maximal number of tokens in a window; None: no bound
+    given: Given | None = None  # the source sentences that a state begins with; None: no source
 
     def __init__(self, vocabulary_size: int, config: Any):
         super().__init__()
@@ -254,7 +266,7 @@ class LanguageModel(nn.Module, ABC):
 
     @abstractmethod
     def begin(self, given: int | Tensor, look: Look | None = None) -> State:
-        """The state before anything was read, of so many rows; or of the rows (B, S) that are given."""
+        """Return the state before the first token, for `given` rows or for the given source rows (B, S)."""
 
     @abstractmethod
     def forward(
@@ -264,22 +276,24 @@ class LanguageModel(nn.Module, ABC):
     def read_from_start(
         self, tokens_BT: Tensor, given: Tensor | None = None, look: Look | None = None
     ) -> tuple[Prediction, State]:
-        """Read rows from their beginning: `begin`, then `forward`."""
+        """Read rows from their beginning. The method calls `begin`, then `forward`."""
         return self(tokens_BT, self.begin(len(tokens_BT) if given is None else given, look), look)
 
     def with_room(self, state: Any, room: int) -> State:
-        """The state with buffers of a fixed size and room for `room` tokens in all, for models whose states grow.
+        """Return the state with buffers of a fixed size, for `room` tokens in all.
 
-        A call that reads one token a row, with padded="right", then returns a state of the same shapes. The call may write into the tensors
-        that it is given. If the family is `steady`, the call asks the host nothing, so it can be captured as a graph or compiled once.
+        A call with one token in each row and padded="right" then returns a state of the same shapes, and may
+        write into the tensors of the state that it receives. If the family is `steady`, the call reads no
+        tensor on the host, so that it can be captured as a graph or compiled once. States that do not grow
+        stay the same.
         """
         return state
 
     def slide(self, recent_BT: Tensor, state: Any, look: Look | None = None) -> tuple[Prediction, State]:
-        """Go on after the context is full: (the prediction at the last position, the state).
+        """Read the last token of each row after the context is full. Return its prediction and the new state.
 
-        `recent_BT` are the last tokens, of which only the very last has not been read. A model with a bound reads all of them in a new
-        window; a model without one reads the last token.
+        `recent_BT` are the last tokens of each row; all but the last one have been read before. A bounded
+        model reads all of them again in a new window. An unbounded model reads only the last token.
         """
         if self.context is None:
             return self(recent_BT[:, -1:], state, look)
@@ -288,29 +302,32 @@ class LanguageModel(nn.Module, ABC):
 
     @property
     def carries(self) -> bool:
-        """Whether a state remembers anything from one window to the next, so that a document must be read in its order."""
+        """Whether a state carries memory from window to window. A document must then be read in order."""
         return self.context is None
 
     def members(self) -> list["Member"]:
-        """The models whose probabilities are averaged. They are measured one by one, each in its own context."""
+        """Return the models whose probabilities are averaged. Each is measured in its own context."""
         return [Member("", self, 1.0)]
 
     def cache(self) -> dict[str, float] | None:
-        """Size, theta and share of a neural cache, if there is one."""
+        """Return size, theta and share of the neural cache, or None without a cache."""
         return None
 
     def sites(self) -> dict[str, Site]:
-        """The places that can be watched or changed."""
+        """Return the sites that can be watched or changed, by name."""
         return {}
 
     def layer_sites(self) -> list[str]:
-        """The sites that hold the states after each layer, in order, if the last one's could be replaced by any other's."""
+        """Return the names of the sites that hold the states after each layer, in order.
+
+        The readout must be able to read each of these states. The list is empty if it cannot.
+        """
         return []
 
     def contributions(
         self, tokens_1T: Tensor, place: int, token: int, look: Look | None = None
     ) -> list["Contribution"]:
-        """What the score (or the probability) of a token after a position is the sum of."""
+        """Return the terms of the score (or probability) of `token` after the token at `place`."""
         prediction, _ = self.read_from_start(tokens_1T, look=look)
         at_11, target_11 = (torch.tensor([[number]], device=tokens_1T.device) for number in (place, token))
         parts = prediction.at(at_11).parts(target_11)
@@ -328,40 +345,40 @@ class LanguageModel(nn.Module, ABC):
         return terms
 
     def example(self) -> int | Tensor:
-        """The least that a state can begin with."""
+        """Return the smallest argument of `begin`: one row, or one source row with one token."""
         return 1 if self.given is None else torch.zeros(1, 1, dtype=torch.long, device=self.device)
 
     def fit(self, text: Encoded) -> None:
-        """Learn from a text by counting. Families that learn by gradient descent leave this to the training loop."""
+        """Learn from a text by counting. The training loop trains the families that learn by descent."""
         raise TypeError(f"{self.family} does not learn by counting")
 
-    def sizes(self) -> int:
-        """How many numbers were learned."""
+    def parameter_count(self) -> int:
+        """Return the number of learned numbers."""
         return sum(parameter.numel() for parameter in self.parameters() if parameter.requires_grad)
 
     def tensors(self) -> dict[str, Tensor]:
-        """What is saved."""
+        """Return the tensors that a run folder saves."""
         return self.state_dict()
 
     def assign(self, tensors: Mapping[str, Tensor]) -> None:
-        """Take saved tensors as they are, memory-mapped ones included."""
+        """Use saved tensors without a copy, so that memory-mapped tensors stay mapped."""
         self.load_state_dict(tensors, assign=True)
 
 
 @dataclass(frozen=True)
 class Contribution:
-    """One term of the score or the probability of one token."""
+    """One term of the score or probability of one token."""
 
     of: Literal["probability", "score"]
     name: str
     value: float
-    position: int | None = None  # of the word that it comes from, if it comes from one word
+    position: int | None = None  # the position of the word that the term comes from, if it is a single word
 
 
 @dataclass(frozen=True)
 class Member:
     """One model of a mixture."""
 
-    prefix: str  # stands before the names of its sites
+    prefix: str  # begins the names of the model's sites in the mixture
     model: LanguageModel
     weight: float

@@ -86,7 +86,7 @@ class Ngram(LanguageModel):
         for name, tensor in tensors.items():
             self.register_buffer(name, tensor)
 
-    def sizes(self) -> int:
+    def parameter_count(self) -> int:
         return sum(tensor.numel() for name, tensor in self.tensors().items() if not name.startswith("key"))
 
     def begin(self, given: int | Tensor, look: Look | None = None) -> NgramState:

@@ -1,7 +1,7 @@
-"""The predictions that neural families share: a softmax over a readout, and its mixture with copying.
+"""The predictions that neural families share: a softmax of features, and its mixture with copied words.
 
-Shape legend: B rows, T positions, V vocabulary, D features, S positions that can be copied from, K positions
-that are asked for.
+Shape legend: B rows, T positions, N rows x positions, V vocabulary, D features, S positions to copy from,
+K selected positions.
 """
 
 from typing import final
@@ -12,11 +12,7 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from regard.models.contract import Part, Parts, Prediction, real_weights
-
-SLICE, GPU_SLICE = (
-    1 << 24,
-    1 << 27,
-)  # the most logits that are held at a time; a GPU needs larger products to be busy
+from regard.parts.cross_entropy import linear_cross_entropy, rows_of_slice
 
 
 @final
@@ -40,23 +36,22 @@ class SoftmaxPrediction(Prediction):
 
     def nll(self, targets_BT: Tensor) -> Tensor:
         features_ND, targets_N = self.features_BTD.flatten(0, 1), targets_BT.flatten()
-        rows = _rows(self.weight_VD)
+        rows = rows_of_slice(self.weight_VD)
         parts = list(zip(features_ND.split(rows), targets_N.split(rows), strict=True))
-        if (
-            len(parts) > 1 and torch.is_grad_enabled()
-        ):  # the backward pass works each slice's logits out again
-            slices = [checkpoint(self._each, *part, use_reentrant=False) for part in parts]
+        if len(parts) > 1 and torch.is_grad_enabled():
+            # The backward pass computes the logits of each slice again instead of storing them.
+            slices = [checkpoint(self._slice_nll, *part, use_reentrant=False) for part in parts]
         else:
-            slices = [self._each(*part) for part in parts]
+            slices = [self._slice_nll(*part) for part in parts]
         return torch.cat(slices).view_as(targets_BT)
 
     def parts(self, targets_BT: Tensor) -> Parts:
-        """score = W_target . features + b_target"""
+        """The terms of score = W_target . features + b_target."""
         target_BT = targets_BT.clamp(min=0)
         from_features_BT = (self.features_BTD * F.embedding(target_BT, self.weight_VD)).sum(2)
         return Parts("score", (Part("features", from_features_BT), Part("bias", self.bias_V[target_BT])))
 
-    def _each(self, features_ND: Tensor, targets_N: Tensor) -> Tensor:
+    def _slice_nll(self, features_ND: Tensor, targets_N: Tensor) -> Tensor:
         return F.cross_entropy(self._logits(features_ND), targets_N, ignore_index=-1, reduction="none")
 
     def loss(
@@ -64,21 +59,13 @@ class SoftmaxPrediction(Prediction):
     ) -> tuple[Tensor, Tensor]:
         features_ND, targets_N = self.features_BTD.flatten(0, 1), targets_BT.flatten()
         weights_N = real_weights(targets_BT, weights_BT).to(_wide(features_ND)).flatten()
-        if len(targets_N) <= _rows(self.weight_VD):
-            total = self._summed(features_ND, targets_N, weights_N, smoothing)
-        elif (
-            torch.compiler.is_compiling()
-        ):  # torch 2.11 compiles the function below to a wrong gradient on a GPU
-            split = (tensor.split(_rows(self.weight_VD)) for tensor in (features_ND, targets_N, weights_N))
-            slices = [
-                checkpoint(self._summed, *one, smoothing, use_reentrant=False)
-                for one in zip(*split, strict=True)
-            ]
-            total = torch.stack(slices).sum()
-        else:
-            total = SlicedCrossEntropy.apply(
+        in_slices = features_ND.is_cuda or len(targets_N) > rows_of_slice(self.weight_VD)
+        if in_slices:
+            total = linear_cross_entropy(
                 features_ND, self.weight_VD, self.bias_V, targets_N, weights_N, smoothing
             )
+        else:
+            total = self._summed(features_ND, targets_N, weights_N, smoothing)
         return total, weights_N.sum()
 
     def _summed(self, features_ND: Tensor, targets_N: Tensor, weights_N: Tensor, smoothing: float) -> Tensor:
@@ -92,49 +79,9 @@ class SoftmaxPrediction(Prediction):
         return logits_NV.to(_wide(logits_NV))
 
 
-class SlicedCrossEntropy(torch.autograd.Function):
-    """The weighted sum of cross-entropies. At most SLICE logits exist at a time: each slice's gradient is worked out with its loss."""
-
-    @staticmethod
-    def forward(ctx, features_ND, weight_VD, bias_V, targets_N, weights_N, smoothing):
-        rows = _rows(weight_VD)
-        weight, bias = weight_VD.to(features_ND.dtype), bias_V.to(features_ND.dtype)
-        total = weights_N.new_zeros(())
-        grad_features = []
-        grad_weight, grad_bias = torch.zeros_like(weight_VD), torch.zeros_like(bias_V)
-        split = (tensor.split(rows) for tensor in (features_ND, targets_N, weights_N))
-        for features, targets, weights in zip(*split, strict=True):
-            log_probs = F.log_softmax(F.linear(features, weight, bias), 1, dtype=weights.dtype)
-            chosen = targets.clamp(min=0).unsqueeze(1)
-            loss = (smoothing - 1) * log_probs.gather(1, chosen).squeeze(1)
-            if smoothing:
-                loss = loss - smoothing * log_probs.mean(1)
-            total += (loss * weights).sum()
-            # d loss / d logits = softmax - target distribution
-            grad = log_probs.exp_().sub_(smoothing / len(weight_VD))
-            grad.scatter_add_(1, chosen, torch.full_like(chosen, smoothing - 1, dtype=grad.dtype))
-            grad = grad.mul_(weights.unsqueeze(1)).to(features.dtype)
-            grad_features.append(
-                grad @ weight
-            )  # torch 2.11's compiler loses what is written into a view of one tensor
-            grad_weight += grad.T @ features
-            grad_bias += grad.sum(0, dtype=grad_bias.dtype)
-        ctx.save_for_backward(torch.cat(grad_features), grad_weight, grad_bias)
-        return total
-
-    @staticmethod
-    def backward(ctx, grad_total):
-        return *(grad * grad_total for grad in ctx.saved_tensors), None, None, None
-
-
-def _rows(weight_VD: Tensor) -> int:
-    """How many positions have their logits in memory at a time."""
-    return max(1, (GPU_SLICE if weight_VD.is_cuda else SLICE) // len(weight_VD))
-
-
 @final
 class Readout(nn.Module):
-    """Features to a prediction. A tied readout uses the embedding's vectors, another one has its own."""
+    """Maps features to a prediction. A tied readout uses the embedding's vectors; any other has its own."""
 
     def __init__(self, vocabulary_size: int, width: int, tied: bool, bias: bool = True):
         super().__init__()
@@ -148,16 +95,18 @@ class Readout(nn.Module):
 
 
 def _wide(tensor: Tensor) -> torch.dtype:
+    """Return the type for logits and probabilities: the tensor's own, but at least single precision."""
     return torch.promote_types(torch.float32, tensor.dtype)
 
 
 @final
 class CopyPrediction(Prediction):
-    """A mixture of words copied from earlier positions with another prediction.
+    """A mixture of another prediction with words that are copied from earlier positions.
 
         P(w) = (1 - sum_s copied_s) P_other(w) + sum over the positions s that hold w of copied_s
 
-    Weight on a position whose token can never be predicted (`<s>`, padding) goes to the other prediction, so the sum is always one.
+    A position may hold a token that is never predicted (`<s>`, padding). The weight of that position goes to
+    the other prediction, so that the probabilities always sum to one.
     """
 
     def __init__(
@@ -169,11 +118,11 @@ class CopyPrediction(Prediction):
         vocabulary_size: int,
         name: str = "copy",
     ):
-        """`token_BS` are the words that can be copied, and `position_BS` is where they stand, -1 for empty slots."""
+        """`token_BS` are the words to copy, and `position_BS` are their positions, -1 for empty slots."""
         self.other, self.name = other, name
         self.features_BTD = other.features_BTD
         self._token_BS, self._position_BS, self._size = token_BS, position_BS, vocabulary_size
-        # never in less than single precision: small probabilities are differences here
+        # At least single precision, because small probabilities are differences here.
         self.copied_BTS = copied_BTS.to(_wide(copied_BTS)) * (token_BS < vocabulary_size).unsqueeze(1)
         self.rest_BT = 1 - self.copied_BTS.sum(2)
 
@@ -183,11 +132,12 @@ class CopyPrediction(Prediction):
         return CopyPrediction(other, copied_BKS, self._token_BS, self._position_BS, self._size, self.name)
 
     def _copied(self, targets_BT: Tensor) -> Tensor:
-        """(B, T, S): the mass of the positions that hold the target."""
+        """(B, T, S): the copied mass of the positions that hold the target, and 0 for other positions."""
         return self.copied_BTS * (self._token_BS.unsqueeze(1) == targets_BT.unsqueeze(2))
 
     def nll(self, targets_BT: Tensor) -> Tensor:
-        # in probabilities with a floor: logs of sums of masked logs have NaN gradients where the target cannot be copied
+        # Sums of probabilities with a floor: a log-sum-exp of masked logs has NaN gradients if the target
+        # cannot be copied.
         probability_BT = self.rest_BT * (-self.other.nll(targets_BT)).exp() + self._copied(targets_BT).sum(2)
         return torch.where(targets_BT < 0, 0.0, -_log(probability_BT))
 
@@ -203,8 +153,10 @@ class CopyPrediction(Prediction):
 
 
 def _log(probability: Tensor) -> Tensor:
+    """Return the logarithm, with a floor that keeps its gradient finite."""
     return probability.clamp(min=torch.finfo(probability.dtype).tiny).log()
 
 
 def gather_positions(values_BTD: Tensor, positions_BK: Tensor) -> Tensor:
+    """(B, K, D): the values at the selected positions of each row."""
     return values_BTD.gather(1, positions_BK.unsqueeze(2).expand(-1, -1, values_BTD.shape[2]))

@@ -16,7 +16,8 @@ from torch import Tensor, nn
 from regard.models.contract import Contribution, LanguageModel, Padded, Prediction, State
 from regard.models.copying import CopyName, Pointer, copy_column
 from regard.models.predictions import CopyPrediction, Readout
-from regard.models.trunk import MEDIUM, Block, Trunk, TrunkConfig, TrunkState
+from regard.models.trunk import Block, Trunk, TrunkState
+from regard.models.trunk_config import MEDIUM, TrunkConfig
 from regard.parts.look import Look, Site, at_site, attention_sites, declare, values_at
 from regard.parts.masks import earlier, padding
 from regard.parts.slots import fixed_size, shortened
@@ -160,17 +161,17 @@ class Transformer(LanguageModel):
         look: Look | None = None,
         padded: Padded = "anywhere",
     ) -> tuple[Prediction, TransformerState]:
-        x_BTD, where, trunk = self.trunk(
+        x_BTD, placement, trunk = self.trunk(
             self.embedding(tokens_BT), tokens_BT != self.padding, state.trunk, look, padded
         )
         x_BTD = at_site(look, "features", x_BTD)
         prediction: Prediction = self.readout(self.narrow(x_BTD), self.embedding)
         token_BS, pointer_BSD = state.token_BS, state.pointer_BSD
         if self.pointer is not None:
-            token_BS, seen_BS = where.slots.write(token_BS, tokens_BT, 1)
-            pointer_BSD, seen_BSD = where.slots.write(pointer_BSD, self.pointer.key(x_BTD), 1)
-            column_BS = where.slots.filled_columns()
-            mask = (earlier & padding).over(where.position_BT, column_BS)
+            token_BS, seen_BS = placement.slots.write(token_BS, tokens_BT, 1)
+            pointer_BSD, seen_BSD = placement.slots.write(pointer_BSD, self.pointer.key(x_BTD), 1)
+            column_BS = placement.slots.filled_columns()
+            mask = (earlier & padding).over(placement.position_BT, column_BS)
             copied_BTS = self.pointer(x_BTD, seen_BSD, mask, look)
             prediction = CopyPrediction(prediction, copied_BTS, seen_BS, column_BS, self.vocabulary_size)
         return prediction, TransformerState(trunk.position_B, trunk, token_BS, pointer_BSD)

@@ -16,7 +16,8 @@ from regard.errors import UserError
 from regard.models.contract import Given, LanguageModel, Padded, Prediction
 from regard.models.predictions import Readout
 from regard.models.source import SourceState, check_source, source_mask
-from regard.models.trunk import Block, Trunk, TrunkConfig, TrunkState
+from regard.models.trunk import Block, Trunk, TrunkState
+from regard.models.trunk_config import TrunkConfig
 from regard.parts.look import Look, Site, at_site, declare, values_at
 
 
@@ -92,7 +93,9 @@ class TransformerTranslator(LanguageModel):
         real_BS = source_BS != self.given.padding
         scale = math.sqrt(self.config.width)  # so that words weigh as much as positions (section 3.4)
         empty = self.encoder.begin(len(source_BS), self.embedding.weight)
-        encoded_BSD, where, _ = self.encoder(self.source_embedding(source_BS) * scale, real_BS, empty, look)
+        encoded_BSD, placement, _ = self.encoder(
+            self.source_embedding(source_BS) * scale, real_BS, empty, look
+        )
         encoded_BSD = at_site(look, "source.features", encoded_BSD)
         memory = list[Tensor]()
         for block in self.trunk.blocks:
@@ -100,7 +103,7 @@ class TransformerTranslator(LanguageModel):
             assert block.cross is not None
             memory.extend(block.cross.memory(encoded_BSD))
         trunk = self.trunk.begin(len(source_BS), self.embedding.weight)
-        return TransformerTranslatorState(trunk.position_B, where.position_BT + 1, tuple(memory), trunk)
+        return TransformerTranslatorState(trunk.position_B, placement.position_BT + 1, tuple(memory), trunk)
 
     def with_room(self, state: TransformerTranslatorState, room: int) -> TransformerTranslatorState:
         return replace(state, trunk=state.trunk.with_room(min(room, self.config.context)))

@@ -15,8 +15,9 @@ import torch
 from torch import Tensor
 
 from regard.models.contract import LanguageModel, State
+from regard.probabilities.captured import body_for
 from regard.probabilities.sampling import Sampling, uniform
-from regard.probabilities.step import Body, Choice, EagerBody, Step
+from regard.probabilities.step import Body, Choice, Step
 
 ENDED = -1  # the token of a row whose document has ended
 # Buffer sizes in tokens; larger buffers have multiples of 1024.
@@ -43,7 +44,7 @@ class Writing:
     sampling: Sampling = field(default_factory=Sampling)
     seed: int = 1
     likeliest: int = 0  # the number of likeliest tokens that are reported at each position
-    body: Callable[[Step], Body] = EagerBody
+    body: Callable[[Step], Body] = body_for
 
 
 def generate(
@@ -124,7 +125,8 @@ class _Rows:
 
     def _make_room(self) -> None:
         filled, context = max(self._filled[row] for row in self._batch), self._model.context
-        room = 0 if context is None else min(room_for(filled + 1), context)
+        tokens = filled + (1 if self._body.grows else self._writing.length)
+        room = 0 if context is None else min(room_for(tokens), context)
         self._free = STEPS_AT_ONCE if context is None else room - filled
         last_B = torch.tensor([self._history[row][-1] for row in self._batch], device=self._model.device)
         self._body.begin(last_B, self._model.with_room(self._state, room))

@@ -1,15 +1,14 @@
 """One step of the decoder reads the last token of every row, predicts, and chooses the next token.
 
-`Step` defines the operations, and `EagerBody` calls it directly. The other bodies run the same operations on
-buffers with fixed addresses: see `captured.py` (a CUDA graph) and `packaged.py` (compiled ahead of time for a
-CPU).
+`Step` defines the operations, and `EagerBody` calls it directly. The static body runs the same operations on
+buffers with fixed addresses: see `captured.py`.
 
 Shape legend: B rows, V vocabulary, K likeliest tokens.
 """
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import final
+from typing import ClassVar, final
 
 from torch import Tensor, nn
 
@@ -49,6 +48,9 @@ class Step(nn.Module):
 
 class Body(ABC):
     """A body runs steps on a state whose buffers have a fixed size."""
+
+    # True: the buffers begin small and grow with the text. False: they have room for the whole text at once.
+    grows: ClassVar[bool] = True
 
     @abstractmethod
     def begin(self, token_B: Tensor, state: State) -> None:

@@ -1,22 +1,23 @@
-"""The training loop: gradient descent on a task, from the first step or from a checkpoint, to the best weights."""
+"""The training loop: gradient descent on a task, from the first step or from a checkpoint."""
 
 import math
 import time
 from pathlib import Path
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from regard.errors import Interrupted, MachineError
 from regard.machine.device import Machine
 from regard.machine.memory import keep_freed_memory
 from regard.machine.signals import delayed_stop
-from regard.models.contract import LanguageModel, State
+from regard.models.contract import LanguageModel
 from regard.training.checkpoint import Checkpoints
+from regard.training.gradients import make_gradients
 from regard.training.log import Log, Losses
 from regard.training.optimisers import make_optimisers, rate, set_rate
 from regard.training.options import TrainingOptions
-from regard.training.task import Batches, Listener, Progress, Report, Task
+from regard.training.task import Batch, Batches, Listener, Progress, Report, Task
 from regard.training.weights import BestWeights
 
 
@@ -29,11 +30,12 @@ def descend(
     machine: Machine,
     listener: Listener,
 ) -> Progress:
-    """Train a model and leave it with its best weights. Metrics, samples and checkpoints go to the folder `out`."""
+    """Train a model, from the checkpoint in `out` if there is one. At the end, it holds its best weights."""
     model.to(machine.device)
     batches = task.batches(model, options, seed, machine.device)
     optimisers = make_optimisers(model, options)
     objective = compiled(task.objective(model, options), model, options, machine)
+    gradients = make_gradients(objective, model, machine)
     weights = BestWeights(model, options.average)
     checkpoints = Checkpoints(out, model, optimisers, weights)
     progress, state = checkpoints.restore()
@@ -57,7 +59,8 @@ def descend(
         while not budget.spent(progress):
             model.train()
             set_rate(optimisers, options.learning_rate * rate(budget.share(progress), options))
-            loss, state = step(objective, batches, state, progress, options, machine)
+            step_batches = [next_batch(batches, progress) for _ in range(options.accumulate)]
+            loss, state = gradients.of(step_batches, state)
             nn.utils.clip_grad_norm_(model.parameters(), options.clip)
             for optimiser in optimisers:
                 optimiser.step()
@@ -82,30 +85,8 @@ def descend(
     return progress
 
 
-def step(
-    objective: nn.Module,
-    batches: Batches,
-    state: State | None,
-    progress: Progress,
-    options: TrainingOptions,
-    machine: Machine,
-) -> tuple[Tensor, State | None]:
-    """Accumulate the gradients of one step. The sums of all its batches are divided by all their targets: they equal one batch."""
-    chosen = [next_batch(batches, progress) for _ in range(options.accumulate)]
-    weight = max(1.0, sum(batch.weight for batch in chosen))
-    total = torch.zeros((), device=machine.device)
-    for batch in chosen:
-        if state is not None and batch.fresh_B is not None and bool(batch.fresh_B.any()):
-            state = None if bool(batch.fresh_B.all()) else state.reset(batch.fresh_B.to(machine.device))
-        with torch.autocast(machine.device.type, torch.bfloat16, enabled=machine.bf16):
-            summed, state = objective(**batch.inputs, state=state)
-        loss = summed / weight
-        loss.backward()
-        total += loss.detach()
-    return total, state
-
-
-def next_batch(batches: Batches, progress: Progress):
+def next_batch(batches: Batches, progress: Progress) -> Batch:
+    """Return the next batch and count it in the progress. After the last batch, a new epoch begins."""
     if progress.place >= batches.steps(progress.epoch):
         progress.epoch, progress.place = progress.epoch + 1, 0
     batch = batches.batch(progress.epoch, progress.place)
@@ -117,28 +98,33 @@ def next_batch(batches: Batches, progress: Progress):
 def compiled(
     objective: nn.Module, model: LanguageModel, options: TrainingOptions, machine: Machine
 ) -> nn.Module:
-    """The objective, compiled if that is requested, or if it pays: on a GPU, for models that carry no state."""
-    auto = machine.device.type == "cuda" and model.context is not None and model.compiles
-    wanted = options.compile == "on" or (options.compile == "auto" and auto)
-    return torch.compile(objective) if wanted else objective  # type: ignore[return-value]
+    """Compile the objective if the option `compile` says so.
+
+    With `auto`, the objective is compiled on a GPU if the model carries no state from batch to batch:
+    compilation saves time only there.
+    """
+    saves_time = machine.device.type == "cuda" and model.context is not None and model.compiles
+    compiles = options.compile == "on" or (options.compile == "auto" and saves_time)
+    return torch.compile(objective) if compiles else objective  # type: ignore[return-value]
 
 
 def check_finite(loss: float, at_step: int) -> float:
+    """Return the loss, or raise an error if the loss is infinite or NaN."""
     if not math.isfinite(loss):
-        advice = "train again, into another `out`, with a lower `learning_rate`"
+        advice = "train again with a lower `learning_rate`, and write to another `out`"
         raise MachineError(f"the loss is not a number at step {at_step}: {advice}")
     return loss
 
 
 class Budget:
-    """How long a training lasts: steps, minutes, or until validation stops improving."""
+    """The length of a training: a number of steps or minutes, or less if validation stops improving."""
 
     def __init__(self, options: TrainingOptions):
         self._minutes, self._patience = options.minutes, options.patience
         self.steps = options.steps or (None if options.minutes else 1000)
 
     def share(self, progress: Progress) -> float:
-        """How much of the training is done."""
+        """Return the share of the steps or minutes that is used up."""
         if self.steps:
             return progress.step / self.steps
         return progress.seconds / (60 * float(self._minutes or 1))
@@ -148,19 +134,19 @@ class Budget:
 
 
 class Watch:
-    """Counts the seconds of a training and reports to the listener, at most twice a second."""
+    """A stopwatch: measures the time and speed of a training, and reports to the listener twice a second."""
 
     def __init__(self, model: LanguageModel, machine: Machine, listener: Listener, progress: Progress):
         inner = (p.numel() for name, p in model.named_parameters() if not name.startswith("embedding"))
-        self._operations = (
-            6 * sum(inner) / machine.peak
-        )  # of a token, forward and backward, as a share of a second
+        # The seconds that a token would take at the machine's peak speed: a token costs 2 operations for each
+        # weight in the forward pass, and 4 in the backward pass. Embeddings are looked up, not multiplied.
+        self._peak_seconds = 6 * sum(inner) / machine.peak
         self._listener, self._progress = listener, progress
         self._began, self._shown, self._loss = time.perf_counter() - progress.seconds, 0.0, math.nan
         self.restart()
 
     def restart(self) -> None:
-        """Measure the speed from here on: validation and checkpoints do not count."""
+        """Begin a new measurement of speed, so that validation and checkpoints do not count."""
         self._since = (time.perf_counter(), self._progress.tokens)
 
     def tick(self, losses: Losses, budget: Budget) -> None:
@@ -175,7 +161,9 @@ class Watch:
         speed = (progress.tokens - self._since[1]) / max(1e-9, time.perf_counter() - self._since[0])
         share = budget.share(progress)
         left = progress.seconds * (1 - share) / max(share, 1e-9)
-        peak = self._operations * speed
+        peak_share = self._peak_seconds * speed
         self._listener(
-            Report(progress.step, budget.steps, self._loss, speed, peak, left, progress.best_loss, doing)
+            Report(
+                progress.step, budget.steps, self._loss, speed, peak_share, left, progress.best_loss, doing
+            )
         )

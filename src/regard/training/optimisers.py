@@ -1,25 +1,32 @@
-"""How weights move: AdamW, Muon for matrices, or plain gradient descent; warm-up and decay."""
+"""The optimisers (AdamW, Muon, SGD) and the schedule of the learning rate (warm-up and decay)."""
 
 import math
 
 import torch
 from torch import nn
 
+from regard.training.muon import Muon
 from regard.training.options import TrainingOptions
 
 
 def rate(progress: float, options: TrainingOptions) -> float:
-    """The learning rate as a share of the highest one, after this share of the training."""
+    """Return the learning rate, as a share of the highest one, after the share `progress` of the training.
+
+    The rate rises linearly during the warm-up, and then falls to `floor` along a cosine or a line.
+    """
     if progress < options.warmup:
         return (progress + 1e-3) / (options.warmup + 1e-3)
     left = 1 - min(1.0, (progress - options.warmup) / (1 - options.warmup))
-    return options.floor + (1 - options.floor) * (
-        left if options.decay == "linear" else 0.5 - 0.5 * math.cos(math.pi * left)
-    )
+    height = left if options.decay == "linear" else 0.5 - 0.5 * math.cos(math.pi * left)
+    return options.floor + (1 - options.floor) * height
 
 
 def make_optimisers(model: nn.Module, options: TrainingOptions) -> list[torch.optim.Optimizer]:
-    """Matrices decay, vectors do not. Beside Muon, AdamW moves embeddings and readouts."""
+    """Make the optimisers of a model. Weight decay applies to matrices only.
+
+    Muon updates the matrices inside the model. Embeddings, readouts and vectors are then left to AdamW, as
+    Muon's author recommends (Jordan 2024).
+    """
     named = [(name, parameter) for name, parameter in model.named_parameters() if parameter.requires_grad]
     outer = {name for name, _ in named if {"embedding", "readout", "positions"} & set(name.split("."))}
     inner = [parameter for name, parameter in named if parameter.dim() == 2 and name not in outer]
@@ -27,12 +34,7 @@ def make_optimisers(model: nn.Module, options: TrainingOptions) -> list[torch.op
     vectors = [parameter for _, parameter in named if parameter.dim() != 2]
     optimisers = list[torch.optim.Optimizer]()
     if options.optimiser == "muon" and inner:
-        muon = {
-            "lr": options.learning_rate,
-            "weight_decay": options.weight_decay,
-            "adjust_lr_fn": "match_rms_adamw",
-        }
-        optimisers.append(torch.optim.Muon(inner, **muon))  # type: ignore[arg-type]
+        optimisers.append(Muon(inner, lr=options.learning_rate, weight_decay=options.weight_decay))
         inner = []
     decayed = {"params": inner + others, "weight_decay": options.weight_decay}
     groups = [group for group in (decayed, {"params": vectors, "weight_decay": 0.0}) if group["params"]]
@@ -45,6 +47,7 @@ def make_optimisers(model: nn.Module, options: TrainingOptions) -> list[torch.op
 
 
 def set_rate(optimisers: list[torch.optim.Optimizer], learning_rate: float) -> None:
+    """Set the learning rate of every group of parameters."""
     for optimiser in optimisers:
         for group in optimiser.param_groups:
             group["lr"] = learning_rate

@@ -333,7 +333,7 @@ def _measured(name: str, seed: int, trained: Trained, test: tuple[str, ...]) -> 
         family=run.model.family,
         seed=seed,
         folder=str(folder),
-        parameters=run.model.sizes(),
+        parameters=run.model.parameter_count(),
         seconds=trained.seconds,
         training_tokens_per_second=trained.tokens / trained.seconds,
         measure=summarise(run.model, run.tokenizer, text, nll_N, began),

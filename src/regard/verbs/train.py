@@ -59,7 +59,7 @@ class Trained:
         return {
             "out": str(self.run.folder),
             "family": self.run.config.family,
-            "parameters": self.run.model.sizes(),
+            "parameters": self.run.model.parameter_count(),
             "steps": self.steps,
             "tokens": self.tokens,
             "seconds": self.seconds,

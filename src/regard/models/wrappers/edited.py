@@ -19,6 +19,7 @@ class Edited(Wrapper):
         """`places` are the positions that the edits name."""
         super().__init__(model)
         self._changes, self.places = dict(changes), places
+        self.steady = False  # an edit may read positions on the host
 
     def _look(self, look: Look | None) -> Look:
         return (look or Look()).with_changes(self._changes)

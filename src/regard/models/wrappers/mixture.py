@@ -95,8 +95,8 @@ class Mixture(LanguageModel):
         pairs = zip(PREFIXES, (self.first, self.second), strict=True)
         return declare(*(site.within(prefix) for prefix, model in pairs for site in model.sites().values()))
 
-    def sizes(self) -> int:
-        return self.first.sizes() + self.second.sizes()
+    def parameter_count(self) -> int:
+        return self.first.parameter_count() + self.second.parameter_count()
 
     def tensors(self) -> dict[str, Tensor]:
         pairs = zip(PREFIXES, (self.first, self.second), strict=True)

@@ -40,8 +40,8 @@ class Wrapper(LanguageModel, ABC):
     def example(self) -> int | Tensor:
         return self.model.example()
 
-    def sizes(self) -> int:
-        return self.model.sizes()
+    def parameter_count(self) -> int:
+        return self.model.parameter_count()
 
     def tensors(self) -> dict[str, Tensor]:
         return self.model.tensors()

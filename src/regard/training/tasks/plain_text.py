@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from regard.errors import UserError
+from regard.machine.device import to_device
 from regard.models.contract import LanguageModel
 from regard.probabilities.decoder import ENDED, Writing, generate
 from regard.probabilities.measures import measure, token_losses
@@ -98,7 +99,7 @@ class TextBatches(Batches):
 
 
 def text_rows(corpus: Corpus, place_BT: Tensor, padding: int, device: torch.device) -> dict[str, Tensor]:
-    tokens_BT, targets_BT = corpus.rows(place_BT.to(device), padding)
+    tokens_BT, targets_BT = corpus.rows(to_device(place_BT, device), padding)
     return {"tokens_BT": tokens_BT, "targets_BT": targets_BT}
 
 

@@ -1,0 +1,74 @@
+"""The options that Transformers, Backpacks and Transformer translators share."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from regard.errors import UserError
+from regard.parts.positions import PositionName
+from regard.ranges import check_at_least, check_share
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrunkConfig:
+    """The options of the trunk, a stack of attention blocks (trunk.py)."""
+
+    layers: int = 2
+    """Number of blocks (attention, then a feed-forward layer)."""
+    width: int = 128
+    """Number of features at each position."""
+    heads: int = 4
+    """Number of attention heads in a layer."""
+    context: int = 64
+    """Number of tokens in a window. Attention does not reach beyond the window."""
+    positions: PositionName = "rotary"
+    """Encoding of positions."""
+    norm: Literal["pre", "post"] = "pre"
+    """Layer norm before each sublayer, or after it with ReLU, as published in 2017."""
+    query_key_norm: bool = False
+    """Normalise the queries and keys of self-attention, so that scores cannot grow without bound."""
+    key_value_heads: int | None = None
+    """Number of key and value heads. Each is shared by a group of query heads, for a smaller KV cache (as
+    many as query heads)."""
+    projections: Literal["learned", "none"] = "learned"
+    """Learn the maps from inputs to queries, keys and values, or use the inputs themselves. With none, the
+    blocks have no parameters."""
+    dropout: float = 0.1
+    """Share of features set to zero in training."""
+
+    def __post_init__(self) -> None:
+        check_at_least(1, layers=self.layers, width=self.width, heads=self.heads, context=self.context)
+        check_share(dropout=self.dropout)
+        groups = self.heads if self.key_value_heads is None else self.key_value_heads
+        check_at_least(1, key_value_heads=groups)
+        if self.projections == "none" and (self.query_key_norm or self.key_value_heads is not None):
+            raise UserError(
+                "`query_key_norm` and `key_value_heads` need projections: set `projections` to learned"
+            )
+        if self.heads % groups:
+            raise UserError(
+                f"`heads` {self.heads} cannot be divided among `key_value_heads` {groups}; choose a divisor"
+            )
+        if self.width % self.heads:
+            raise UserError(
+                f"`width` {self.width} cannot be divided among `heads` {self.heads}; choose a multiple"
+            )
+        head_width = self.width // (self.heads if self.projections == "learned" else 1)
+        if self.positions == "rotary" and head_width % 2:
+            raise UserError(
+                "rotary positions need an even number of features in each head: change `width` or `heads`"
+            )
+        if self.positions == "onehot" and self.context >= self.width:
+            raise UserError(
+                "one-hot positions are appended to the embedding: `width` must be larger than `context`"
+            )
+
+
+MEDIUM = {
+    "layers": 6,
+    "width": 384,
+    "heads": 6,
+    "context": 256,
+    "dropout": 0.2,
+    "batch": 64,
+    "learning_rate": 0.003,
+}

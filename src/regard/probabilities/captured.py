@@ -1,0 +1,101 @@
+"""The static body of the decoder: each step runs on buffers with fixed addresses, as one CUDA graph on a GPU.
+
+A graph is recorded once for each number of rows and each buffer size, and is kept as long as its model. Numbers
+of rows are rounded up to powers of two, so that few graphs serve all batches.
+
+Shape legend: B rows, R rows of the buffers, K likeliest tokens.
+"""
+
+from typing import final
+from weakref import WeakKeyDictionary
+
+import torch
+from torch import Tensor
+
+from regard.machine.graphs import Recorded
+from regard.models.contract import LanguageModel, State
+from regard.probabilities.step import Body, Choice, EagerBody, Step
+
+MOST_GRAPHS = 16  # of one model; the graph that was recorded first is dropped
+
+
+def body_for(step: Step) -> Body:
+    """The fastest body on the model's device: recorded steps on a GPU, for models whose steps have fixed shapes."""
+    recorded = step.model.device.type == "cuda" and step.model.steady
+    return CapturedBody(step) if recorded else EagerBody(step)
+
+
+@final
+class CapturedBody(Body):
+    """Copies the state into the buffers of a recorded step, and replays the step for each token."""
+
+    grows = False
+
+    def __init__(self, step: Step):
+        self._step = Step(step.model, step.sampling, step.likeliest, may_ask=False)
+
+    def begin(self, token_B: Tensor, state: State) -> None:
+        self._rows = len(token_B)
+        self._recorded = _recorded_step(self._step, token_B, state)
+        self._recorded.load(token_B, state)
+
+    def step(self, uniform_B: Tensor) -> Choice:
+        return self._recorded.run(uniform_B, self._rows)
+
+    def state(self) -> State:
+        return self._recorded.rows_of_state(self._rows)
+
+
+@final
+class _RecordedStep:
+    """One step of the decoder on its own buffers: tokens, random numbers and state in, choice and state out."""
+
+    def __init__(self, step: Step, token_R: Tensor, state: State):
+        # The warm-up of a recording writes into the buffers: positions begin at 0, so that it stays inside them.
+        self._token_R, self._state = token_R.clone(), state.reset(torch.ones_like(token_R, dtype=torch.bool))
+        self._uniform_R = torch.zeros(len(token_R), dtype=torch.float64, device=token_R.device)
+        self._choice: Choice
+
+        def run() -> None:
+            self._choice, after = step(self._token_R, self._uniform_R, self._state)
+            for buffer, new in zip(self._state.tensors(), after.tensors(), strict=True):
+                if new.data_ptr() != buffer.data_ptr():  # a KV cache is written in place
+                    buffer.copy_(new)
+            self._token_R.copy_(self._choice.token_B)
+
+        self._run = Recorded(run, token_R.device)
+
+    def load(self, token_B: Tensor, state: State) -> None:
+        """Copy tokens and a state into the first rows of the buffers. The other rows decode what nobody reads."""
+        self._token_R[: len(token_B)].copy_(token_B)
+        for buffer, new in zip(self._state.tensors(), state.tensors(), strict=True):
+            buffer[: len(new)].copy_(new)
+
+    def run(self, uniform_B: Tensor, rows: int) -> Choice:
+        self._uniform_R[:rows].copy_(uniform_B)
+        self._run()
+        choice = self._choice
+        parts = (choice.token_B, choice.log_prob_B, choice.likeliest_BK, choice.likeliest_log_prob_BK)
+        return Choice(*(part[:rows].clone() for part in parts))  # the next step overwrites the tensors
+
+    def rows_of_state(self, rows: int) -> State:
+        return self._state.map(lambda buffer: buffer[:rows])
+
+
+_RECORDED: WeakKeyDictionary[LanguageModel, dict[tuple, _RecordedStep]] = WeakKeyDictionary()
+
+
+def _recorded_step(step: Step, token_B: Tensor, state: State) -> _RecordedStep:
+    """The recorded step for these shapes, made now if there is none."""
+    rows = 1 << (len(token_B) - 1).bit_length()
+    padded_R = torch.arange(rows, device=token_B.device).clamp(max=len(token_B) - 1)
+    shapes = tuple((tensor.shape[1:], tensor.dtype) for tensor in state.tensors())
+    # a graph reads the weights at the addresses that they had when it was recorded
+    weights = tuple(tensor.data_ptr() for tensor in (*step.model.parameters(), *step.model.buffers()))
+    key = (step.sampling, step.likeliest, rows, shapes, weights)
+    steps = _RECORDED.setdefault(step.model, {})
+    if key not in steps:
+        while len(steps) >= MOST_GRAPHS:
+            del steps[next(iter(steps))]
+        steps[key] = _RecordedStep(step, token_B[padded_R], state.pick(padded_R))
+    return steps[key]
