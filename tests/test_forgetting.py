@@ -7,7 +7,6 @@ import pytest
 import torch
 from torch import nn
 
-import regard
 from regard.errors import UserError
 from regard.inside.forgetting import (
     DISTANCES,
@@ -120,9 +119,12 @@ def test_the_verb_draws_all_runs_in_one_picture(tmp_path, regard_cli, text):
     assert (tmp_path / "forget.svg").read_text().startswith("<svg")
 
 
-def test_what_cannot_be_measured_is_refused(taught, regard_cli):
+def test_what_cannot_be_measured_is_refused(regard_cli):
+    kind = family_class("recurrent-translator")
+    run = make("rnn", width=7)
+    translator = Run(kind(11, kind.Config(width=5), 13), run.tokenizer, run.config, source=run.tokenizer)
     with pytest.raises(UserError, match="go on from a text, not on recurrent-translator"):
-        regard.forget(taught / "run", text=taught / "en.txt")
+        forgetting(translator, "it", [Source("text", TEXT)])
     with pytest.raises(UserError, match="too short"):
-        forgetting(make("rnn", width=7), "rnn", [Source("text", "w1")])
+        forgetting(run, "rnn", [Source("text", "w1")])
     assert regard_cli("forget").returncode == 2

@@ -61,7 +61,7 @@ def contributions(
     model: LanguageModel, tokenizer: Tokenizer, text: str, word: str, position: int = -1
 ) -> Traced:
     """What each part of the model adds to the score (or the probability) of a word after a position. The terms sum to it."""
-    ids, token = _ids(model, tokenizer, text), _token(tokenizer, word)
+    ids, token = _ids(model, tokenizer, text), single_token(tokenizer, word)
     terms = model.contributions(ids, _place(position, ids), token)
     names = _names(tokenizer, ids)
     rows = [
@@ -90,7 +90,7 @@ def sweep(model: LanguageModel, tokenizer: Tokenizer, text: str, other: str, wor
         raise UserError(
             f"the texts have {ids.shape[1]} and {others.shape[1]} tokens; a sweep needs the same number in both"
         )
-    names, token = _layers(model), _token(tokenizer, word)
+    names, token = _layers(model), single_token(tokenizer, word)
     look = Look(names)
     model.read_from_start(others, look=look)
     plain = model.read_from_start(ids)[0].log_probs()[0, -1, token]
@@ -135,7 +135,7 @@ def _ids(model: LanguageModel, tokenizer: Tokenizer, text: str) -> Tensor:
     return torch.tensor([ids], device=model.device)
 
 
-def _token(tokenizer: Tokenizer, word: str) -> int:
+def single_token(tokenizer: Tokenizer, word: str) -> int:
     special = {"</s>": tokenizer.end, "<unk>": tokenizer.unknown}.get(word)
     if special is not None:
         return special
