@@ -107,14 +107,10 @@ def rollout(subject: Subject, rows: dict[str, Row]) -> Tensor | None:
     Of a translator: the mean of the cross-attention's rows over what the encoder's layers mix.
     """
     sites = subject.model.sites()
-    own = [
-        site
-        for name, site in sites.items()
-        if site.holds == "weights" and site.rows == site.columns == subject.side and f"{name}.value" in sites
-    ]
+    own = [site for site in sites.values() if site.holds == "weights" and site.rows == site.columns == subject.side]
     layers = [site for site in own if "layer" in site.name]
-    # words that reach the prediction beside the layers (a Backpack's senses) are not in the product
-    if not layers or len(layers) != len(own) or any(site.extra for site in own):
+    # words that reach the prediction beside the layers (copied, or as a Backpack's senses) are not in the product
+    if not layers or len(layers) != len(own):
         return None
     recorder = Recorder(layers)
     with torch.no_grad():

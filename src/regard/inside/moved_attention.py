@@ -21,8 +21,8 @@ from regard.inside.attention_rows import Recorder, weight_sites
 from regard.inside.subject import Subject
 from regard.parts.look import Change, Look, Place
 
-PERMUTATIONS, MIXTURES, STEPS, STARTS = 20, 12, 120, 3
-RATE, SAFE = 0.2, 0.8  # of the search: its step size, and the share of epsilon from which on variation costs
+PERMUTATIONS, MIXTURES, STEPS, STARTS = 20, 12, 300, 3
+RATE, SAFE = 0.4, 0.8  # of the search: its first step size, and the share of epsilon from which on variation costs
 
 
 @dataclass(frozen=True)
@@ -138,21 +138,32 @@ def moved_attention(subject: Subject, rows: Mapping[str, Row], epsilon: float) -
     if len(groups) > 1:
         groups.append(tuple(rows))
     generator = torch.Generator().manual_seed(1)
-    return [_moved(subject, {name: rows[name] for name in group}, epsilon, generator) for group in groups]
-
-
-def _moved(subject: Subject, rows: dict[str, Row], epsilon: float, generator: torch.Generator) -> Moved:
-    simple = _simple_worlds(rows, generator)
-    worlds = len(next(iter(simple.values())))
     with torch.no_grad():
         own_V = subject.step(subject.prefix(1))[0]
-        variation_W = _variation(subject.step(subject.prefix(worlds), _put(simple)), own_V)
-        divergence_W = _divergence(simple, rows)
-    # world 0 is the model's own weights, 1 uniform, then random orders, then mixtures with the corner, the last of them the corner
+    tried = [_simple(subject, {name: rows[name] for name in group}, own_V, epsilon, generator) for group in groups]
+    _search(subject, rows, own_V, groups, [best for _, best in tried])
+    return [_moved({name: rows[name] for name in group}, *one) for group, one in zip(groups, tried, strict=True)]
+
+
+Tried = tuple[Tensor, Tensor]  # the divergence and the variation of each simple world
+
+
+def _simple(
+    subject: Subject, rows: dict[str, Row], own_V: Tensor, epsilon: float, generator: torch.Generator
+) -> tuple[Tried, "_Best"]:
+    """The worlds that need no search, and the best of them."""
+    simple, best = _simple_worlds(rows, generator), _Best(epsilon)
+    with torch.no_grad():
+        state = subject.prefix(len(next(iter(simple.values()))))
+        tried = _divergence(simple, rows), _variation(subject.step(state, _put(simple)), own_V)
+    best.judge(*tried, simple)
+    return tried, best
+
+
+def _moved(rows: dict[str, Row], tried: Tried, best: "_Best") -> Moved:
+    # world 0 is the model's own weights, 1 uniform, then random orders
+    divergence_W, variation_W = tried
     orders = slice(2, 2 + PERMUTATIONS)
-    best = _Best(epsilon)
-    best.judge(divergence_W, variation_W, simple)
-    _search(subject, rows, own_V, epsilon, best)
     entropies = [row.entropy() or 0.0 for row in rows.values()]
     return Moved(
         tuple(rows),
@@ -217,28 +228,61 @@ class _Best:
             self.weights = {name: weights[world].detach().clone() for name, weights in worlds.items()}
 
 
-def _search(subject: Subject, rows: dict[str, Row], own_V: Tensor, epsilon: float, best: _Best) -> None:
-    """Adam on the scores of the last row: more divergence, and a penalty where the total variation nears epsilon."""
-    state, scores = subject.prefix(STARTS), dict[str, Tensor]()
-    own_V = own_V.detach()
+def _search(
+    subject: Subject, rows: Mapping[str, Row], own_V: Tensor, groups: list[tuple[str, ...]], bests: list[_Best]
+) -> None:
+    """Adam on the scores of the last row: more divergence, and a penalty where the total variation nears epsilon.
+
+    All groups of sites are searched side by side, STARTS worlds each: a step costs hardly more than that of one group.
+    """
+    group_W = torch.arange(len(groups)).repeat_interleave(STARTS).tolist()
     generator = torch.Generator().manual_seed(2)
-    for name, row in rows.items():
-        # from the model's own weights, from the best so far, and from between that and the corner
-        starts = [row.weights_HK, best.weights[name], (best.weights[name] + row.corner()) / 2]
-        noise = torch.randn((STARTS, *row.weights_HK.shape), generator=generator).to(row.weights_HK) * 0.3
-        scores[name] = (torch.stack(starts).clamp(min=1e-6).log() + noise).detach().requires_grad_()
+    member = {name: torch.tensor([name in groups[group] for group in group_W]) for name in rows}
+    scores = {name: _starts(name, row, groups, bests, generator) for name, row in rows.items()}
+    state, epsilon = subject.prefix(len(group_W)), bests[0].epsilon
     optimiser = torch.optim.Adam(list(scores.values()), lr=RATE)
-    for _ in range(STEPS):
-        worlds = {name: _softmax(scores[name], row) for name, row in rows.items()}
+    for step in range(STEPS):
+        for settings in optimiser.param_groups:
+            settings["lr"] = RATE * (1 - step / STEPS)
+        worlds = {
+            name: torch.where(
+                member[name].to(row.weights_HK.device).view(-1, 1, 1), _softmax(scores[name], row), row.weights_HK
+            )
+            for name, row in rows.items()
+        }
         variation_W = _variation(subject.step(state, _put(worlds)), own_V)
-        divergence_W = _divergence(worlds, rows)
-        best.judge(divergence_W.detach(), variation_W.detach(), worlds)
-        beyond_W = (variation_W / epsilon - SAFE).clamp(min=0)
-        loss = (beyond_W - divergence_W).sum()
+        divergence_W = torch.cat(
+            [
+                _divergence(
+                    {name: worlds[name][at * STARTS : (at + 1) * STARTS] for name in group},
+                    {name: rows[name] for name in group},
+                )
+                for at, group in enumerate(groups)
+            ]
+        )
+        for at, (group, best) in enumerate(zip(groups, bests, strict=True)):
+            own = slice(at * STARTS, (at + 1) * STARTS)
+            best.judge(
+                divergence_W[own].detach(), variation_W[own].detach(), {name: worlds[name][own] for name in group}
+            )
+        loss = ((variation_W / epsilon - SAFE).clamp(min=0) - divergence_W).sum()
         gradients = torch.autograd.grad(loss, list(scores.values()))
         for tensor, gradient in zip(scores.values(), gradients, strict=True):
             tensor.grad = gradient
         optimiser.step()
+
+
+def _starts(
+    name: str, row: Row, groups: list[tuple[str, ...]], bests: list[_Best], generator: torch.Generator
+) -> Tensor:
+    """(W, H, K) scores: from the model's own weights, from the best so far, and from between that and the corner."""
+    starts = []
+    for group, best in zip(groups, bests, strict=True):
+        weights_HK = best.weights[name] if name in group else row.weights_HK
+        starts += [row.weights_HK, weights_HK, (weights_HK + row.corner()) / 2]
+    stacked_WHK = torch.stack(starts)
+    noise = torch.randn(stacked_WHK.shape, generator=generator).to(stacked_WHK) * 0.3
+    return (stacked_WHK.clamp(min=1e-6).log() + noise).detach().requires_grad_()
 
 
 def _softmax(scores_WHK: Tensor, row: Row) -> Tensor:
