@@ -1,9 +1,9 @@
-"""Families at published strength on one GPU: each named training in a process of its own, several at a time.
+"""Families at published strength on one GPU: each named training is a `regard train` of its own, several at a time.
 
-    PYTHONPATH=src python3 bench/gpu_families.py --data carry --runs runs.json --out $OUT [--at-once 8]
+    PYTHONPATH=src python3 bench/gpu_families.py --runs runs.json --out $OUT [--at-once 4]
 
-runs.json holds {name: {"recipe": NAME or "family": FAMILY, options of `regard train`, "cache": size of a neural cache}}.
-Prints one JSON line a training: validation loss, test loss and perplexity, the same with a neural cache, steps, seconds, tokens/s.
+runs.json holds {name: {"train": [arguments of `regard train`], "evaluate": [[arguments of `regard evaluate RUN`], ...]}}.
+Prints one JSON line a training: what `train --json` and each `evaluate --json` say, and the curve of validations.
 """
 
 import argparse
@@ -13,91 +13,50 @@ import sys
 import tempfile
 import time
 from pathlib import Path
+from typing import Any
 
-from regard.runs.recipes import find_recipe
-
-import regard
-from regard.models import TRANSLATORS
+POINTS = 14  # of a curve
 
 
-def one(name: str, wanted: dict, data: Path) -> None:
-    cache = wanted.pop("cache", None)
-    recipe = wanted.pop("recipe", None)
-    family = find_recipe(recipe).family if recipe else wanted.pop("family")
-    began, shown = time.time(), [0.0]
-
-    def listener(report) -> None:
-        if time.time() - shown[0] > 15:
-            shown[0] = time.time()
-            speed = f"{report.tokens_per_second:,.0f} tokens/s, valid {report.valid_loss}"
-            print(
-                f"{name} {report.step} {time.time() - began:.0f} s loss {report.loss:.4f} {speed}", flush=True
-            )
-
+def carry_out(name: str, wanted: dict[str, Any]) -> None:
+    """Train and evaluate one run."""
     with tempfile.TemporaryDirectory() as folder:
-        out = f"{folder}/run"
-        texts = {
-            part: str(data / wanted.pop(part))
-            for part in ("text", "valid", "test", "pairs")
-            if part in wanted
-        }
-        if recipe:
-            trained = regard.train_recipe(recipe, data, out=out, listener=listener, **texts, **wanted)
-        else:
-            trained = regard.train(family, out=out, listener=listener, **texts, **wanted)
-        result = {
-            "name": name,
-            "family": family,
-            "recipe": recipe,
-            **wanted,
-            "parameters": trained.run.model.parameter_count(),
-            "valid": trained.loss,
-        }
-        result |= {
-            "steps": trained.steps,
-            "seconds": trained.seconds,
-            "tokens_per_second": trained.tokens / trained.seconds,
-        }
-        if trained.run.config["texts"]["test"]:
-            measured = regard.evaluate(trained.run)
-            result |= {"loss": measured.loss, "perplexity": measured.perplexity, "tokens": measured.tokens}
-        if cache:
-            measured = regard.evaluate(regard.cached(trained.run, cache))
-            result |= {"cached_perplexity": measured.perplexity, "cache": measured.protocol.cache}
-        curve = [json.loads(line) for line in Path(folder, "run", "metrics.jsonl").read_text().splitlines()]
-        result["curve"] = [
-            (row["step"], round(row["train_loss"], 3), round(row["valid_loss"], 3)) for row in curve
-        ][:: max(1, len(curve) // 12)]
-        result |= trained.more
-        if family in TRANSLATORS:
-            measured = regard.evaluate_translations(trained.run)
-            result |= {
-                "bleu": measured.bleu,
-                "chrf": measured.chrf,
-                "sentences": measured.sentences,
-                "decoding_seconds": measured.seconds,
-            }
-        else:
-            result["sample"] = regard.generate(trained.run, length=60)[0]
+        run, started = f"{folder}/run", time.monotonic()
+        result = {"name": name, "command": " ".join(["regard", "train", *wanted["train"]])}
+        result["train"] = regard("train", *wanted["train"], "--out", run)
+        result["seconds"] = time.monotonic() - started
+        rows = [json.loads(line) for line in Path(run, "metrics.jsonl").read_text().splitlines()]
+        times = [json.loads(line)["seconds"] for line in Path(run, "timing.jsonl").read_text().splitlines()]
+        curve = [(row["step"], second, row["valid_loss"]) for row, second in zip(rows, times, strict=True)]
+        result["curve"] = curve[:: max(1, len(curve) // POINTS)] + curve[-1:]
+        print("PART " + json.dumps(result), flush=True)  # what there is, if an evaluation fails
+        result["evaluate"] = [regard("evaluate", run, *arguments) for arguments in wanted["evaluate"]]
         print("RESULT " + json.dumps(result), flush=True)
 
 
+def regard(*arguments: str) -> dict[str, Any]:
+    command = [sys.executable, "-m", "regard", *arguments, "--json"]
+    done = subprocess.run(command, stdout=subprocess.PIPE, check=True)
+    return json.loads(done.stdout)
+
+
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--data", type=Path, required=True)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--runs", type=Path, required=True)
     parser.add_argument("--out", type=Path, required=True)
-    parser.add_argument("--at-once", type=int, default=8)
-    parser.add_argument("--only")
+    parser.add_argument("--at-once", type=int, default=4)
+    parser.add_argument("--only", help=argparse.SUPPRESS)
     options = parser.parse_args()
     wanted = json.loads(options.runs.read_text())
     if options.only:
-        one(options.only, wanted[options.only], options.data)
+        carry_out(options.only, wanted[options.only])
         return
-    left, running = list(wanted), dict[str, subprocess.Popen]()
-    while left or running:
-        while left and len(running) < options.at_once:
-            name = left.pop(0)
+    waiting, running = list(wanted), dict[str, subprocess.Popen]()
+    while waiting or running:
+        while waiting and len(running) < options.at_once:
+            name = waiting.pop(0)
             with (options.out / f"{name}.log").open("w") as log:
                 command = [sys.executable, __file__, *sys.argv[1:], "--only", name]
                 running[name] = subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT)
@@ -105,12 +64,8 @@ def main() -> None:
             if process.poll() is not None:
                 del running[name]
                 lines = (options.out / f"{name}.log").read_text().splitlines()
-                print(
-                    next(
-                        (line for line in lines if line.startswith("RESULT")), f"{name} failed: {lines[-1:]}"
-                    ),
-                    flush=True,
-                )
+                results = [line for line in lines if line.startswith(("PART", "RESULT"))]
+                print(results[-1] if results else f"{name} failed: {lines[-3:]}", flush=True)
         time.sleep(0.2)
 
 

@@ -1,10 +1,10 @@
-"""Speed on one GPU beside the peers, in one process, taken in turns.
+"""Speed on one GPU beside the peers, in one process.
 
     PYTHONPATH=src:carry/site python3 bench/gpu_speed.py --nanogpt carry/nanoGPT --examples carry/examples
         [--only parity train generate lstm] [--profile]
 
-train: tokens/s of a 124M Transformer (12 layers, 12 heads, width 768, vocabulary 50,257 of random tokens) beside nanoGPT's
-model in its own loop: autocast in bf16, fused AdamW, clipping, compiled.
+train: tokens/s of a 124M Transformer (12 layers, 12 heads, width 768, vocabulary 50,257 of random tokens)
+beside nanoGPT's model in its own loop: autocast in bf16, fused AdamW, clipping, compiled.
 generate: 256 new tokens at batch 1, 32 and 256 with the same model in bf16, beside Hugging Face's `generate`.
 lstm: words/s of 2 layers of 650, tied, 33,278 words, segments of 35, beside a plain loop over pytorch/examples' model.
 parity: the bodies for GPUs against their specifications.
@@ -149,6 +149,14 @@ def train(options: argparse.Namespace) -> None:
                 True,
                 False,
             ),
+            "ours, AdamW, learned positions, recorded": partial(
+                our_step,
+                transformer(positions="learned", readout_bias=False),
+                batches,
+                TrainingOptions(),
+                True,
+                True,
+            ),
             "ours, Muon, learned positions": partial(
                 our_step,
                 transformer(positions="learned", readout_bias=False),
@@ -168,24 +176,26 @@ def train(options: argparse.Namespace) -> None:
             torch.cuda.synchronize()
             print(f"  ({time.perf_counter() - started:.0f} s to the first step)")
             show(f"train 124M, {batch} x {CONTEXT}: {name}", batch * CONTEXT, timed(step, steps, 5))
-            if options.profile and name.startswith("ours, AdamW, l"):
+            if options.profile and batch == 12 and name != "ours, AdamW, learned positions, recorded":
                 profile(step)
             del step
             torch.cuda.empty_cache()
 
 
-def profile(step: Callable[[], None]) -> None:
-    activities = [torch.profiler.ProfilerActivity.CPU, torch.profiler.ProfilerActivity.CUDA]
-    with torch.profiler.profile(activities=activities) as profiler:
-        for _ in range(3):
-            step()
+def profile(step: Callable[[], object], steps: int = 1) -> None:
+    """Print the kernels of a call that runs `steps` steps."""
+    step()
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as profiler:
+        step()
         torch.cuda.synchronize()
-    rows = [event for event in profiler.key_averages() if event.self_device_time_total > 0]
-    rows.sort(key=lambda event: -event.self_device_time_total)
-    total = sum(event.self_device_time_total for event in rows)
-    print(f"  kernels of one step: {total / 3000:.2f} ms")
-    for event in rows[:22]:
-        print(f"    {event.self_device_time_total / 3000:8.3f} ms {event.count // 3:5} x {event.key[:100]}")
+    kernels = [event for event in profiler.key_averages() if event.self_device_time_total > 0]
+    kernels.sort(key=lambda event: -event.self_device_time_total)
+    total = sum(event.self_device_time_total for event in kernels)
+    count = sum(event.count for event in kernels)
+    print(f"  {count / steps:.0f} kernels of one step: {total / 1000 / steps:.3f} ms")
+    for event in kernels[:24]:
+        milliseconds = event.self_device_time_total / 1000 / steps
+        print(f"    {milliseconds:8.4f} ms {event.count / steps:6.1f} x {event.key[:90]}")
 
 
 def generating(options: argparse.Namespace) -> None:
@@ -206,6 +216,17 @@ def generating(options: argparse.Namespace) -> None:
         started = ours(CapturedBody)
         print(f"  (the first text, recording included: {started:.2f} s)")
         show(f"generate 124M, batch {batch}: ours", batch * new, [ours(CapturedBody) for _ in range(PASSES)])
+        if options.profile and batch != 32:
+            profile(lambda: ours(CapturedBody), 256)
+        compiled = partial(CapturedBody, compiles=True)
+        print(f"  (the first text, compiling included: {ours(compiled):.2f} s)")
+        show(
+            f"generate 124M, batch {batch}: ours, compiled",
+            batch * new,
+            [ours(compiled) for _ in range(PASSES)],
+        )
+        if options.profile and batch != 32:
+            profile(lambda: ours(compiled), 256)
         if batch == 1:
             show(f"generate 124M, batch {batch}: ours, eagerly", batch * new, [ours(EagerBody)])
         hugging_face(batch, 64)

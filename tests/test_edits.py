@@ -164,7 +164,7 @@ def test_edits_are_kept_with_the_run_they_were_made_for(run: Path, regard_cli):
     late = regard_cli(
         "look", run / "run", "--text", "the dog", "--edit", '{"do": "zero", "site": "embedding", "rows": [9]}'
     )
-    assert "the edits name positions [9], past the text's last, 2" in late.stderr
+    assert "the edits name positions [9], and the text ends at 2" in late.stderr
 
 
 def test_json_there_and_back():
@@ -205,14 +205,14 @@ def test_json_there_and_back():
             "shift changes scores or values; layer0.attention holds weights",
         ),
         ('{"do": "set", "site": "layer0.attention", "value": 1.5}', "makes a row sum to more than 1"),
-        ('{"do": "mean", "site": "embedding"}', "say over which text"),
+        ('{"do": "mean", "site": "embedding"}', "name the text over whose positions"),
         (
             '{"do": "permute", "site": "layer0.attention", "columns": [0], "order": [1]}',
             "must name the same positions",
         ),
         (
             '{"do": "patch", "site": "embedding", "text": "the", "rows": [5]}',
-            "the other text has positions 0 to 1, row 5 is asked for",
+            "the other text has positions 0 to 1, but the edit needs position 5",
         ),
     ],
 )

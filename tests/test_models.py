@@ -21,7 +21,7 @@ from regard.models.window import Window
 from regard.models.wrappers.mixture import Mixture
 from regard.models.wrappers.neural_cache import NeuralCache
 from regard.parts.look import Look
-from regard.parts.senses import weave
+from regard.parts.senses import sum_senses
 from regard.probabilities.cache_choice import with_cache
 from regard.probabilities.measures import token_losses
 from regard.tokens.contract import Encoded
@@ -249,7 +249,7 @@ def test_that_trick_was_sick():
     alpha_KL = shares_KL.sum(0) - shares_KL  # of the other words
     assert alpha_KL.tolist() == [[1.5, 0.5], [0.5, 0.5], [1.5, 0.5], [1, 0]]
     weights_LKK = torch.diag_embed(alpha_KL.T)
-    out_KD = weave(weights_LKK.unsqueeze(0), senses_LKD.unsqueeze(0))[0]
+    out_KD = sum_senses(weights_LKK.unsqueeze(0), senses_LKD.unsqueeze(0))[0]
     assert out_KD[3].tolist() == [1, 0, 1, 0]  # only the skateboarding sense speaks: positive
     assert out_KD[1].tolist() == [0, 0, 0.5, 0]
     assert float(out_KD[[0, 2]].abs().sum()) == 0

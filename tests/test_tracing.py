@@ -48,8 +48,8 @@ def record(model: LanguageModel, tokenizer: Tokenizer, text: str, **wanted) -> R
 
 def test_the_lens_ends_with_what_the_model_says(model: Transformer):
     traced = lens(model, WORD, "the dog saw")
-    assert traced.rows == ["embedding", "layer0.residual", "layer1.residual", "layer2.residual"]
-    assert traced.columns == ["<s>", "the", "dog", "saw"]
+    assert traced.row_names == ["embedding", "layer0.residual", "layer1.residual", "layer2.residual"]
+    assert traced.column_names == ["<s>", "the", "dog", "saw"]
     best = log_probs(model, "the dog saw").max(1)
     torch.testing.assert_close(traced.values[3], best.values.exp())
     assert traced.words[3] == [WORD.name(token) for token in best.indices.tolist()]
@@ -66,8 +66,8 @@ def test_the_lens_ends_with_what_the_model_says(model: Transformer):
 
 def test_contributions_sum_to_the_score(model: Transformer):
     traced = contributions(model, WORD, "the dog saw the", "cat", position=2)
-    assert traced.rows[:4] == ["embedding", "layer0 head 0", "layer0 head 1", "layer0 attention bias"]
-    assert len(traced.rows) == 1 + 3 * (2 + 1 + 1) + 2
+    assert traced.row_names[:4] == ["embedding", "layer0 head 0", "layer0 head 1", "layer0 attention bias"]
+    assert len(traced.row_names) == 1 + 3 * (2 + 1 + 1) + 2
     (token,) = WORD.prompt("cat")
     with torch.no_grad():
         features_D = predict(model, "the dog saw the").features_BTD[0, 2]
@@ -75,7 +75,7 @@ def test_contributions_sum_to_the_score(model: Transformer):
     assert float(traced.values.sum()) == pytest.approx(float(score), abs=1e-10)
     assert float(traced.values.abs().min()) > 1e-6  # no part is forgotten
     # a token that the lens names can be traced
-    assert contributions(model, WORD, "the dog", "</s>").columns == ["</s>"]
+    assert contributions(model, WORD, "the dog", "</s>").column_names == ["</s>"]
 
 
 @pytest.mark.parametrize(
@@ -86,7 +86,7 @@ def test_contributions_sum_to_the_score(model: Transformer):
 def test_a_model_without_a_pre_norm_stream_has_the_parts_of_its_readout(model: LanguageModel):
     torch.nn.init.normal_(model.readout.bias)
     traced = contributions(model.eval(), WORD, "the dog saw the", "cat", position=2)
-    assert (traced.about, traced.rows) == ("the score of “cat”, by part", ["features", "bias"])
+    assert (traced.about, traced.row_names) == ("the score of “cat”, by part", ["features", "bias"])
     (token,) = WORD.prompt("cat")
     with torch.no_grad():
         features_D = predict(model, "the dog saw the").features_BTD[0, 2]

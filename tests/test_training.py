@@ -249,7 +249,7 @@ def test_a_loss_that_is_no_number_stops_and_keeps_the_last_good_weights(tmp_path
         ("lstm", {"seed": 10**20}, "`seed` must be a whole number"),
         ("transformer", {"segment": 7}, "has no `segment`: it reads whole contexts; give `context`"),
         ("transformer", {"projections": "none", "query_key_norm": True}, "set `projections` to learned"),
-        ("ngram", {"k": 7.0}, "`k` goes with `smoothing` add-k"),
+        ("ngram", {"k": 7.0}, "`k` is for `smoothing` add-k"),
     ],
 )
 def test_impossible_training_is_refused(tmp_path, text, family, options, words):
@@ -307,7 +307,7 @@ def test_overlapping_windows_give_more_context_and_say_so(tmp_path):
 def test_medium_is_larger_and_what_is_given_goes_before_it(tmp_path, text, family):
     kind = family_class(family)
     options = read_options(kind, {"size": "medium"})
-    assert kind(11, options.model).parameter_count() > kind(11, kind.Config()).sizes()
+    assert kind(11, options.model).parameter_count() > kind(11, kind.Config()).parameter_count()
     assert options.training.batch == 64
     small = {
         "width": 16,

@@ -179,9 +179,9 @@ def test_what_did_not_end_has_no_end(taught: Path):
 
 def test_no_state_is_an_error():
     for make_one in TRANSLATORS.values():
-        with pytest.raises(ValueError, match="begins with source sentences"):
+        with pytest.raises(ValueError, match="needs source sentences"):
             make_one().begin(1)
-        with pytest.raises(ValueError, match="begins with source sentences"):
+        with pytest.raises(ValueError, match="needs source sentences"):
             make_one().read_from_start(torch.tensor([[V]]))
 
 
@@ -249,7 +249,7 @@ def test_options_of_translators_are_options_of_training(tmp_path: Path):
 @pytest.mark.parametrize(
     ("files", "options", "words"),
     [
-        (("a\nb\n", "c\n"), [], "en.txt has 2 lines and es.txt 1"),
+        (("a\nb\n", "c\n"), [], "en.txt has 2 lines and es.txt has 1"),
         (("\n\n", "c\nd\n"), [], "no pair has words on both sides"),
         (
             ("a b c\nd e f\n" * 9, "g\nh\n" * 9),
@@ -339,7 +339,7 @@ def test_wrong_alignments_and_sentences_are_told(taught: Path, tmp_path: Path, m
     for arguments, words in (
         (["--score", "a", "--gold", "b"], "a has 3 lines and b 2"),
         (["--score", "c", "--gold", "a"], "c: line 1: 'x' is not a link"),
-        (["--score", "a", "--gold", "a", "--index", "1"], "line 1: '0-0' lies below the first word"),
+        (["--score", "a", "--gold", "a", "--index", "1"], "line 1: '0-0' is before the first word"),
         (
             ["--score", "a", "--gold", "d", "--source", "three", "--target", "three"],
             "a: line 3: 2-1 lies outside its sentence",
@@ -369,7 +369,7 @@ def test_wrong_alignments_and_sentences_are_told(taught: Path, tmp_path: Path, m
             ],
             "translates back",
         ),
-        (["translate", taught / "run", "a", "--count", "9"], "5 hypotheses with --beam 5"),
+        (["translate", taught / "run", "a", "--count", "9"], "needs a --beam of 9 or more"),
         (["translate", taught / "back", " ".join("x" * 200)], "and the model reads 128"),
         (["evaluate", taught / "run", "--source", taught / "en.txt"], "--source and --target go together"),
         (
@@ -404,7 +404,7 @@ def test_medium_translators_are_larger():
     for family in models.families_that_read("pairs"):
         kind = models.family_class(family)
         options = read_options(kind, {"size": "medium"})
-        assert kind(11, options.model, 7).parameter_count() > kind(11, kind.Config(), 7).sizes()
+        assert kind(11, options.model, 7).parameter_count() > kind(11, kind.Config(), 7).parameter_count()
         assert options.training.label_smoothing == 0.1
 
 

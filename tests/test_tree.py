@@ -6,7 +6,7 @@ from pathlib import Path
 ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "src" / "regard"
 ORDER = [
-    "errors", "machine", "ranges", "boundary", "text", "tokens", "parts", "models", "probabilities",
+    "errors", "machine", "ranges", "boundary", "tables", "text", "tokens", "parts", "models", "probabilities",
     "testing", "training", "runs", "inside", "lessons", "verbs", "cli",
 ]  # fmt: skip
 

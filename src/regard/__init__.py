@@ -1,7 +1,10 @@
 """regard trains, compares and opens up every kind of language model.
 
-The verbs of the command line are functions here: `train`, `compare`, `evaluate`, `score`, `generate`, `translate`, `align`, `look`, `trace`,
-`doubt`, `heads`, `senses`, `forget`, `lesson`, `puzzle`, `draw`, `export`, `list`. `load` opens a run; `mix`, `cached` and `edited` make new runs of runs.
+Every verb of the command line is a function here: `regard train` is `regard.train`. `load` opens a run; `mix`,
+`cached` and `edited` make new runs from runs.
+
+>>> "train" in dir(regard)
+True
 """
 
 from importlib import import_module

@@ -1,4 +1,4 @@
-"""A record by words instead of subwords: no weight is lost and none is made."""
+"""Convert a record of subwords to a record of words. The sum of the weights in a row stays the same."""
 
 from dataclasses import replace
 
@@ -8,13 +8,18 @@ from regard.tokens.word_groups import group_weights, word_groups
 
 
 def by_words(record: Record) -> Record:
-    """Columns of a word's tokens are added, its rows are averaged.
+    """Add the columns of a word's tokens, and average the rows.
 
-    A word's surprisal is the sum of its tokens' (the chain rule). The likeliest next words are those after its last token.
+    The surprisal of a word is the sum over its tokens (chain rule). The likeliest next tokens of a word are
+    those after its last token.
     """
     groups = word_groups(record.tokens)
     given = None if record.given is None else word_groups(record.given)
-    maps = {site: _by_words(one, record, groups, given) for site, one in record.maps.items() if one.weighs}
+    maps = {
+        site: _by_words(site_map, record, groups, given)
+        for site, site_map in record.maps.items()
+        if site_map.weighs
+    }
     return replace(
         record,
         tokens=_joined(record.tokens, groups),
@@ -30,26 +35,26 @@ def by_words(record: Record) -> Record:
     )
 
 
-def _by_words(one: Map, record: Record, groups: list[range], given: list[range] | None) -> Map:
+def _by_words(site_map: Map, record: Record, groups: list[range], given: list[range] | None) -> Map:
     sides = {"read": (record.tokens, groups), "given": (record.given or [], given or [])}
-    names, row_groups = sides[one.site.rows]
-    if one.ahead:
-        names = names[one.ahead :]
+    names, row_groups = sides[site_map.site.rows]
+    if site_map.ahead:
+        names = names[site_map.ahead :]
         row_groups = word_groups(names)
-    column_names, column_groups = sides[one.site.columns]
-    if list(one.rows) != list(range(len(names))) or one.first:
+    column_names, column_groups = sides[site_map.site.columns]
+    if list(site_map.rows) != list(range(len(names))) or site_map.first:
         raise UserError(
-            "words are put together of all their tokens: look at all rows, of a text that fits the context"
+            "a word needs the rows of all its tokens: look at all rows of a text that fits the context"
         )
-    keys, more = len(column_names), one.numbers.shape[2]
-    # the row after the last token has no column of its own in a cross map; columns that are no word stay
+    keys, more = len(column_names), site_map.numbers.shape[2]
+    # Columns beyond the words, such as the vocabulary of a copying model, stay as they are.
     columns = [*column_groups, *([key] for key in range(keys, more))]
-    numbers = group_weights(one.numbers, row_groups, columns)
+    numbers = group_weights(site_map.numbers, row_groups, columns)
     return replace(
-        one,
+        site_map,
         rows=tuple(range(len(row_groups))),
         row_names=tuple(_joined(names, row_groups)),
-        column_names=(*_joined(column_names, column_groups), *one.column_names[keys:]),
+        column_names=(*_joined(column_names, column_groups), *site_map.column_names[keys:]),
         numbers=numbers,
         more=None,
     )

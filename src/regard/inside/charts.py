@@ -1,9 +1,11 @@
-"""Charts of a comparison, as one page that opens offline."""
+"""Charts of a comparison, and its page, which opens offline."""
 
 import html
 from typing import Any
 
 import altair
+
+from regard.tables import visible
 
 COLOURS = [
     "#0072B2",
@@ -20,16 +22,18 @@ COLOURS = [
 
 STYLE = (
     "body{font:16px/1.5 system-ui,sans-serif;margin:2rem auto;max-width:60rem;padding:0 1rem;color:#222}"
-    "div.wide{overflow-x:auto}div.wide svg,div.wide canvas{flex:none;max-width:none!important}table{border-collapse:collapse}"
+    "div.wide{overflow-x:auto}div.wide svg,div.wide canvas{flex:none;max-width:none!important}"
+    "table{border-collapse:collapse}"
     "td,th{padding:.3rem .8rem;text-align:right;white-space:nowrap;border-bottom:1px solid #ccc}"
     "td:first-child,th:first-child{text-align:left}"
     ".ladder td,.ladder th{padding:.1rem .6rem;border:0;font-variant-numeric:tabular-nums}"
-    ".ladder tfoot td,.ladder tfoot th{border-top:2px solid #222}.ladder tbody th{font-family:monospace;font-weight:400}"
+    ".ladder tfoot td,.ladder tfoot th{border-top:2px solid #222}"
+    ".ladder tbody th{font-family:monospace;font-weight:400}"
 )
 
 
 def bars(rows: list[dict[str, Any]]) -> altair.Chart:
-    """Bits per byte a run, the best first. Rows: name, bits_per_byte."""
+    """Draw bits per byte of each run, the best first. Rows: name, bits_per_byte."""
     base = altair.Chart(altair.Data(values=rows)).encode(
         y=altair.Y(
             "name:N", sort=[row["name"] for row in rows], title=None, axis=altair.Axis(labelLimit=300)
@@ -46,7 +50,10 @@ def bars(rows: list[dict[str, Any]]) -> altair.Chart:
 
 
 def accuracies(rows: list[dict[str, Any]], measure: str) -> altair.FacetChart:
-    """Accuracy against length, with intervals, a small chart for each family. Rows: family, length, accuracy, low, high."""
+    """Draw accuracy against length with intervals, a small chart for each family.
+
+    Rows: family, length, accuracy, low, high.
+    """
     order = list(dict.fromkeys(row["family"] for row in rows))
     ends = [min(row["length"] for row in rows), max(row["length"] for row in rows)]
     base = altair.Chart().encode(
@@ -61,7 +68,7 @@ def accuracies(rows: list[dict[str, Any]], measure: str) -> altair.FacetChart:
 
 
 def curves(points: list[dict[str, Any]], order: list[str]) -> altair.Chart:
-    """Validation loss against training time. Points: name, seconds, valid_loss."""
+    """Draw validation loss against training time. Points: name, seconds, valid_loss."""
     colour = altair.Color("name:N", sort=order, scale=altair.Scale(domain=order, range=COLOURS), title=None)
     return (
         altair.Chart(altair.Data(values=points))
@@ -82,32 +89,30 @@ Passage = tuple[list[str], list[str], list[list[float]]]  # tokens, names of mod
 
 
 def ladder(passage: Passage) -> str:
-    """Tokens downwards, models side by side; the darker a cell the more it was surprised, the best of a row is bold."""
+    """Make a table with a row for each token and a column for each model.
+
+    The darker a cell, the larger the surprisal. The smallest surprisal of a row is bold.
+    """
     tokens, names, rows = passage
     head = "".join(f"<th scope='col'>{html.escape(name)}</th>" for name in names)
     body = []
     for token, row in zip(tokens, rows, strict=True):
         cells = "".join(_cell(nll, nll == min(row)) for nll in row)
-        body.append(f"<tr><th scope='row'>{html.escape(_shown(token))}</th>{cells}</tr>")
+        body.append(f"<tr><th scope='row'>{html.escape(visible(token))}</th>{cells}</tr>")
     sums = "".join(f"<td>{sum(column):.1f}</td>" for column in zip(*rows, strict=True))
     return (
-        "<h2>Who knew</h2><p>Surprisal of each token in nats, on the stretch of the test text where the models differ most. "
-        "The files ladder*.tsv hold the whole text; their columns sum to each model's loss times its tokens.</p>"
-        f"<div class='wide'><table class='ladder'><thead><tr><th></th>{head}</tr></thead><tbody>{''.join(body)}</tbody>"
-        f"<tfoot><tr><th scope='row'>sum</th>{sums}</tr></tfoot></table></div>"
+        "<h2>Surprisal of each token</h2><p>In nats, on the part of the test text where the models differ "
+        "most. The files ladder*.tsv hold the whole text; each of their columns sums to a model's loss times "
+        f"its tokens.</p><div class='wide'><table class='ladder'><thead><tr><th></th>{head}</tr></thead>"
+        f"<tbody>{''.join(body)}</tbody><tfoot><tr><th scope='row'>sum</th>{sums}</tr></tfoot></table></div>"
     )
 
 
 def _cell(nll: float, best: bool) -> str:
-    depth = min(1.0, nll / 10)  # white at 0, the darkest blue from 10 nats on
+    depth = min(1.0, nll / 10)  # white at 0, the darkest blue at 10 nats or more
     red, green, blue = (round(255 - depth * (255 - end)) for end in (0, 80, 150))
-    weight = ";font-weight:700" if best else ""
-    return f"<td style='background:rgb({red},{green},{blue});color:{'#fff' if depth > 0.5 else '#222'}{weight}'>{nll:.2f}</td>"
-
-
-def _shown(token: str) -> str:
-    """A token with its white space made visible."""
-    return token.replace(" ", "\u2423").replace("\n", "\u21b5").replace("\t", "\u21e5")
+    ink, weight = "#fff" if depth > 0.5 else "#222", ";font-weight:700" if best else ""
+    return f"<td style='background:rgb({red},{green},{blue});color:{ink}{weight}'>{nll:.2f}</td>"
 
 
 def page(
@@ -117,19 +122,20 @@ def page(
     notes: list[str],
     passages: list[Passage],
 ) -> str:
-    """Charts, a table and notes in one HTML file with nothing to fetch."""
-    chart = altair.vconcat(*charts).resolve_scale(color="independent")  # each with its own legend
+    """Put charts, a table and notes into one HTML file that fetches nothing."""
+    chart = altair.vconcat(*charts).resolve_scale(color="independent")  # each chart has its own legend
     header = "".join(f"<th>{html.escape(str(name))}</th>" for name in table[0])
     body = "".join(
         "<tr>" + "".join(f"<td>{html.escape(str(value))}</td>" for value in row.values()) + "</tr>"
         for row in table
     )
-    said = "".join(f"<p>{html.escape(note)}</p>" for note in notes)
+    paragraphs = "".join(f"<p>{html.escape(note)}</p>" for note in notes)
     drawn = chart.to_html(inline=True, fullhtml=False, embed_options={"actions": False})
     return (
         f"<!doctype html><html lang='en'><head><meta charset='utf-8'><title>{html.escape(title)}</title>"
         "<meta name='viewport' content='width=device-width'>"
         f"<style>{STYLE}</style></head><body>"
-        f"<h1>{html.escape(title)}</h1><div class='wide'><table><thead><tr>{header}</tr></thead><tbody>{body}</tbody></table></div>"
-        f"{said}<div class='wide'>{drawn}</div>{''.join(map(ladder, passages))}</body></html>"
+        f"<h1>{html.escape(title)}</h1><div class='wide'><table><thead><tr>{header}</tr></thead>"
+        f"<tbody>{body}</tbody></table></div>{paragraphs}<div class='wide'>{drawn}</div>"
+        f"{''.join(map(ladder, passages))}</body></html>"
     )

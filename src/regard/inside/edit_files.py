@@ -1,4 +1,4 @@
-"""Edits as JSON: they can be kept, sent, and made again to the bit."""
+"""Read and write edits as JSON. The same JSON gives the same edited model, bit for bit."""
 
 import dataclasses
 import json
@@ -12,7 +12,7 @@ from regard.parts.edits import EDITS, Edit
 
 
 def edits_to_json(edits: Sequence[Edit], fingerprint: str | None) -> dict[str, Any]:
-    """Fields with their defaults are left out. `run` is the hash of the weights that the edits were made for."""
+    """Convert edits to JSON without default fields. `run` is the hash of the weights of the edited model."""
     written = []
     for edit in edits:
         fields = {name: value for name, value in dataclasses.asdict(edit).items() if value not in (None, "")}
@@ -21,7 +21,7 @@ def edits_to_json(edits: Sequence[Edit], fingerprint: str | None) -> dict[str, A
 
 
 def read_edits(source: str | Path, fingerprint: str | None) -> list[Edit]:
-    """Edits from a file, or from JSON itself if the text begins with { or [."""
+    """Read edits from a file, or from JSON itself if the text begins with { or [."""
     text = str(source)
     if not text.strip():
         raise UserError("`edit` is empty; give a JSON file of edits, or the JSON itself")
@@ -37,8 +37,26 @@ def read_edits(source: str | Path, fingerprint: str | None) -> list[Edit]:
     return edits_from_json(data, fingerprint, name)
 
 
+def edits_in_words(edits: Sequence[Edit]) -> str:
+    """Describe edits in one line, such as: silence layer0.attention (heads 1)."""
+    parts = []
+    for edit in edits:
+        fields = {name: value for name, value in dataclasses.asdict(edit).items() if value not in (None, "")}
+        place = f"{edit.name()} {fields.pop('site')}"
+        details = ", ".join(f"{name} {_in_words(value)}" for name, value in fields.items())
+        parts.append(f"{place} ({details})" if details else place)
+    return "; ".join(parts)
+
+
+def _in_words(value: Any) -> str:
+    return " ".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
+
+
 def edits_from_json(data: Any, fingerprint: str | None, name: str) -> list[Edit]:
-    """One edit, a list of them, or the whole content of a file. Edits that name another run are refused."""
+    """Build edits from one object, a list of objects, or the content of a file.
+
+    Edits that name the hash of another run are refused.
+    """
     if isinstance(data, dict) and "edits" in data:
         made_for = data.get("run")
         if made_for is not None and fingerprint is not None and made_for != fingerprint:

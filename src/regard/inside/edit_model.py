@@ -1,4 +1,4 @@
-"""Edits made ready for a model: patterns become sites, other texts are read, and impossible edits are refused at once."""
+"""Put edits on a model: expand patterns of sites, read the texts of patches, refuse edits that do not fit."""
 
 import dataclasses
 import fnmatch
@@ -22,27 +22,37 @@ from regard.tokens.contract import Tokenizer
 
 
 def edited(run: Run | str | Path, edits: Sequence[Edit] | str | Path | None) -> Run:
-    """The run with edits on its model. Edits are values, a JSON file of them, or the JSON itself; the run stays as it is.
+    """Return a run whose model is edited. Edits are Edit values, a JSON file, or the JSON itself.
+
+    The run that is given does not change.
 
     >>> from regard.parts.edits import Silence
-    >>> regard.generate(regard.edited("runs/transformer", [Silence(site="layer0.attention", heads=(1,))]))  # doctest: +SKIP
+    >>> silent = Silence(site="layer0.attention", heads=(1,))
+    >>> regard.generate(regard.edited("runs/transformer", [silent]))  # doctest: +SKIP
     """
     opened = as_run(run)
     if edits is None:
         return opened
-    made = read_edits(edits, opened.fingerprint) if isinstance(edits, str | Path) else edits
+    made = given_edits(opened, edits)
     return dataclasses.replace(opened, model=edit_model(opened.model, opened.tokenizer, made))
 
 
+def given_edits(run: Run, edits: Sequence[Edit] | str | Path) -> Sequence[Edit]:
+    """Return edits as values: those of a file or of JSON must not name another run."""
+    return read_edits(edits, run.fingerprint) if isinstance(edits, str | Path) else edits
+
+
 def save_edits(run: Run | str | Path, edits: Sequence[Edit] | str | Path, out: str | Path) -> None:
-    """Write edits to a JSON file that names the run they are made for."""
-    fingerprint = as_run(run).fingerprint
-    made = read_edits(edits, fingerprint) if isinstance(edits, str | Path) else edits
-    write_json(edits_to_json(made, fingerprint), Path(out))
+    """Write edits to a JSON file that names the hash of the run's weights.
+
+    >>> regard.save_edits("runs/transformer", [silent], "silent.json")  # doctest: +SKIP
+    """
+    opened = as_run(run)
+    write_json(edits_to_json(given_edits(opened, edits), opened.fingerprint), Path(out))
 
 
 def edit_model(model: LanguageModel, tokenizer: Tokenizer, edits: Sequence[Edit]) -> Edited:
-    """Edits at the same site are made one after the other. A site may be a pattern (`layer*.attention`)."""
+    """Wrap a model in edits. A site may be a pattern (`layer*.attention`); edits at one site run in order."""
     sites = model.sites()
     if not sites:
         raise UserError(f"{model.family} has no sites that can be changed")
@@ -56,23 +66,23 @@ def edit_model(model: LanguageModel, tokenizer: Tokenizer, edits: Sequence[Edit]
     if places and model.context is not None and places[-1] >= model.context:
         raise UserError(f"there is no position {places[-1]}: the model sees {model.context} tokens, from 0")
     edited = Edited(model, {name: _chain(changes) for name, changes in chains.items()}, places)
-    with torch.inference_mode():  # an edit that does not fit is refused before anything long begins
+    with torch.inference_mode():  # one call with one token refuses edits that do not fit
         edited(torch.tensor([[tokenizer.start]], device=model.device), edited.begin(model.example()))
     return edited
 
 
 def _chain(changes: list[Change]) -> Change:
-    def change(tensor: Tensor, place: Place) -> Tensor:
-        for one in changes:
-            tensor = one(tensor, place)
+    def apply_all(tensor: Tensor, place: Place) -> Tensor:
+        for change in changes:
+            tensor = change(tensor, place)
         return tensor
 
-    return change
+    return apply_all
 
 
 @torch.inference_mode()
 def _seen(model: LanguageModel, tokenizer: Tokenizer, site: str, text: str) -> Tensor:
-    """What stands at a site while the model reads a text, without the batch axis."""
+    """Return the tensor at a site while the model reads a text, without the batch axis."""
     if model.given is not None:
         raise UserError(
             "edits that read another text (patch, mean) are not for models whose state begins with a source"

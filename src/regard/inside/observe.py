@@ -1,8 +1,9 @@
-"""A model reads a text once and is watched: the result is a record.
+"""A model reads a text, and a record of the watched sites and the predictions is made.
 
-A text longer than the context is read in windows that overlap by half, so that every token is predicted; maps are of one window.
+A text longer than the context is read in windows that overlap by half, so that every token is predicted.
+The maps show one window.
 
-Shape legend: T positions, V vocabulary, H heads, Q rows that are worked out, K columns, D features.
+Shape legend: T positions, V vocabulary, H heads, Q rows that are computed, K columns, D features.
 """
 
 from collections.abc import Iterator, Sequence
@@ -17,27 +18,27 @@ from regard.models.contract import LanguageModel, Parts, Prediction, State
 from regard.parts.look import Look, Site, Weights
 from regard.tokens.contract import Tokenizer
 
-ALL_ROWS = 512  # of longer texts only the last row is worked out, unless rows are named
-SLICE = 1 << 24  # the most probabilities in memory at a time
+ALL_ROWS = 512  # for a longer text only the last row is computed, unless rows are named
+SLICE = 1 << 24  # the maximal number of probabilities in memory
 
 
 @dataclass(frozen=True)
 class Reading:
-    """What a model reads while it is watched."""
+    """The input of a watched model."""
 
-    ids: list[int]  # begins with the start mark
+    ids: list[int]  # the first is the start token
     tokens: list[str]
     given: Tensor | None = None  # (1, S): the source sentence that the state begins with
     given_names: tuple[str, ...] = ()
-    ended: bool = False  # the last token ends the document: it is predicted and not read
+    ended: bool = False  # the last token ends the document: the model predicts it and does not read it
     notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
 class Wanted:
-    """What is kept of it."""
+    """The parts of the record that are kept."""
 
-    sites: Sequence[str] = ()  # names or patterns; none: all weights, or what the family has instead
+    sites: Sequence[str] = ()  # names or patterns of sites; without them, default_sites()
     rows: Sequence[int] | None = None
     heads: Sequence[int] | None = None
     top: int = 5
@@ -48,13 +49,13 @@ def plain_reading(tokenizer: Tokenizer, text: str) -> Reading:
     if len(ids) == 1:
         raise UserError("there is nothing to look at: give some text")
     unknown = sum(token == tokenizer.unknown for token in ids)
-    told = f"{unknown} of the text's {len(ids) - 1} tokens are not in the vocabulary and were read as <unk>"
-    return Reading(ids, [tokenizer.name(token) for token in ids], notes=(told,) if unknown else ())
+    note = f"{unknown} of the text's {len(ids) - 1} tokens are not in the vocabulary and were read as <unk>"
+    return Reading(ids, [tokenizer.name(token) for token in ids], notes=(note,) if unknown else ())
 
 
 @torch.inference_mode()
 def observe(model: LanguageModel, tokenizer: Tokenizer, reading: Reading, wanted: Wanted) -> Record:
-    """Read a text and keep what is wanted. Watching changes nothing; only the wanted rows are worked out."""
+    """Read a text and make its record. Watching changes no number; only the wanted rows are computed."""
     sites = model.sites()
     patterns = list(wanted.sites) or default_sites(model)
     look = Look(patterns)
@@ -88,7 +89,10 @@ def observe(model: LanguageModel, tokenizer: Tokenizer, reading: Reading, wanted
 
 
 def default_sites(model: LanguageModel) -> list[str]:
-    """The sites that hold weights (over a source, if there is one); in a family without weights, its states over time."""
+    """Return the sites that hold weights, or only those over the source if there is a source.
+
+    A family without weights has its gates, cells and hidden states instead.
+    """
     sites = model.sites()
     weights = [name for name, site in sites.items() if site.holds == "weights"]
     crossing = [name for name in weights if sites[name].crosses]
@@ -121,17 +125,17 @@ def _weight_map(site: Site, weights: Weights, reading: Reading, wanted: Wanted, 
     sides = {"read": reading.tokens[first:last], "given": list(reading.given_names)}
     begin = 0 if site.rows == "given" else first
     end = len(reading.given_names) if site.rows == "given" else last
-    few = wanted.rows is None and end - begin > ALL_ROWS
-    chosen = checked([-1] if few else wanted.rows, end, "row", begin)
+    last_only = wanted.rows is None and end - begin > ALL_ROWS
+    chosen = checked([-1] if last_only else wanted.rows, end, "row", begin)
 
-    def work_out(rows: Sequence[int]) -> Tensor:
+    def compute(rows: Sequence[int]) -> Tensor:
         with torch.inference_mode():
             return weights(torch.tensor(rows) - begin)[0].cpu()
 
-    numbers_HQK = work_out(chosen)
+    numbers_HQK = compute(chosen)
     heads = checked(wanted.heads, len(numbers_HQK), "head")
     columns = [*sides[site.columns], *([site.extra] if site.extra and site.columns == "read" else [])]
-    # a row over the source is named by the word that is predicted there
+    # A row over the source has the name of the token that is predicted there.
     ahead = int(site.crosses and reading.ended)
     names = reading.given_names if site.rows == "given" else tuple(reading.tokens[ahead:])
     return Map(
@@ -143,7 +147,7 @@ def _weight_map(site: Site, weights: Weights, reading: Reading, wanted: Wanted, 
         numbers=numbers_HQK[heads],
         first=first if site.columns == "read" else 0,
         ahead=ahead,
-        more=lambda rows: work_out(rows)[heads],
+        more=lambda rows: compute(rows)[heads],
     )
 
 
@@ -166,7 +170,7 @@ def _value_map(site: Site, values: Tensor, reading: Reading, wanted: Wanted, fir
 
 
 def _parts_places(length: int, rows: Sequence[int] | None, first: int, last: int) -> list[int]:
-    """The positions whose next token is taken apart: those of the window that have a next token."""
+    """Return the positions whose predictions are split into terms: those in the window with a next token."""
     end = min(last, length - 1)
     if rows is not None:
         return [row for row in checked(rows, last, "row", first) if row < end]
@@ -182,7 +186,7 @@ def _parts(
 
 
 def _window(length: int, context: int | None, rows: Sequence[int] | None) -> tuple[int, int]:
-    """The part of the text whose maps are kept: it ends with the last wanted row."""
+    """(first, last) of the window that the maps show. It ends with the last wanted row."""
     if context is None or length <= context:
         return 0, length
     last = 1 + max(checked(rows or [-1], length, "row"))
@@ -192,24 +196,21 @@ def _window(length: int, context: int | None, rows: Sequence[int] | None) -> tup
 def _predictions(
     model: LanguageModel, reading: Reading, ids: list[int], prediction: Prediction, window: tuple[int, int]
 ) -> Iterator[tuple[Prediction, int, int]]:
-    """(prediction, first, last) of every position of the text, in order, a slice at a time."""
+    """Yield (prediction, first, last) for all positions of the text in order, a slice at a time."""
     step = max(1, SLICE // model.vocabulary_size)
     stride = max(1, (model.context or len(ids)) // 2)
     done = 0
     while done < len(ids):
         if window[0] <= done < window[1] and (done - window[0] >= stride or window[0] == 0):
             start, end, whole = window[0], window[1], prediction
-        else:  # a window that reaches the next position, with half a context before it
+        else:  # read a new window that begins half a context before the next position
             start = max(0, done - stride)
             end = min(len(ids), start + (model.context or len(ids)))
             whole, _ = model(torch.tensor([ids[start:end]], device=model.device), _begin(model, reading))
         for begin in range(done, end, step):
             stop = min(end, begin + step)
-            yield (
-                whole.at(torch.arange(begin - start, stop - start, device=model.device).unsqueeze(0)),
-                begin,
-                stop,
-            )
+            positions_1T = torch.arange(begin - start, stop - start, device=model.device).unsqueeze(0)
+            yield whole.at(positions_1T), begin, stop
         done = end
 
 
@@ -223,7 +224,7 @@ def _tell(
     surprisal: list[float | None],
     likeliest: list[list[tuple[str, float]]],
 ) -> None:
-    """Add the surprisal of the tokens after these positions, and the likeliest tokens at each."""
+    """Append the surprisal of the token after each position, and the likeliest tokens at each position."""
     log_probs_TV = prediction.log_probs()[0].cpu()
     best = log_probs_TV.exp().topk(min(top, log_probs_TV.shape[1]), 1)
     for indices, values in zip(best.indices.tolist(), best.values.tolist(), strict=True):

@@ -1,4 +1,4 @@
-"""A record, or an array from elsewhere, as a file: the ending says which kind. Files are written beside and renamed."""
+"""Write a record, or an array from another tool, to a file. The ending of the name chooses the format."""
 
 import csv
 import io
@@ -12,10 +12,11 @@ import torch
 
 from regard.errors import UserError
 from regard.inside.page import page
-from regard.inside.pictures import Panel, arcs, bars, beside, draw, heat_map, mosaic, to_png
+from regard.inside.pictures import Panel, arcs, bars, before_and_after, draw, heat_map, mosaic, to_png
 from regard.inside.record import Map, Record
 from regard.machine.disk import write_atomically
 from regard.parts.look import Site
+from regard.tables import visible
 
 Form = Literal["auto", "map", "arcs", "mosaic", "parts"]
 ENDINGS = (".svg", ".png", ".html", ".tsv", ".json")
@@ -24,7 +25,7 @@ TERMS = 12  # terms of a prediction in a picture
 
 
 def check_ending(out: Path, endings: Sequence[str] = ENDINGS) -> None:
-    """Refuse what cannot be written before the work, not after it."""
+    """Refuse a file that cannot be written, before any work is done."""
     if out.suffix not in endings:
         raise UserError(f"{out}: `out` writes {', '.join(endings[:-1])} or {endings[-1]}")
     if not out.parent.is_dir():
@@ -34,7 +35,7 @@ def check_ending(out: Path, endings: Sequence[str] = ENDINGS) -> None:
 def write_record(
     record: Record, out: Path, title: str, form: Form = "auto", before: Record | None = None
 ) -> None:
-    """.html shows everything and opens offline, .json holds every number, .tsv is a table, .svg and .png are one picture."""
+    """Write an offline page (.html), all numbers (.json), a table (.tsv) or a picture (.svg, .png)."""
     check_ending(out)
     if out.suffix == ".html":
         write_atomically(out, page(record, title, before).encode())
@@ -43,35 +44,38 @@ def write_record(
     elif out.suffix == ".tsv":
         write_atomically(out, table(record).encode())
     else:
-        drawn = picture(record, form, title)
-        if before is not None:
-            drawn = beside(picture(before, form, "before"), drawn)
+        if before is None:
+            drawn = picture(record, form, title)
+        else:
+            drawn = before_and_after(picture(before, form), picture(record, form), title)
         write_picture(drawn, out)
 
 
 def table(record: Record) -> str:
-    """Every number of every map: a line for each site, head, row and column."""
+    """Return every number of every map as a table with a line for each site, head, row and column."""
     text = io.StringIO()
     rows = csv.writer(text, delimiter="\t", lineterminator="\n")
     rows.writerow(["site", "head", "row", "row_name", "column", "column_name", "number"])
-    for site, one in record.maps.items():
-        for head, map_QK in zip(one.heads, one.numbers.tolist(), strict=True):
-            for row, row_name, numbers in zip(one.rows, one.row_names, map_QK, strict=True):
+    for site, site_map in record.maps.items():
+        for head, map_QK in zip(site_map.heads, site_map.numbers.tolist(), strict=True):
+            for row, row_name, numbers in zip(site_map.rows, site_map.row_names, map_QK, strict=True):
                 for column, (name, number) in enumerate(
-                    zip(one.column_names, numbers, strict=True), one.first
+                    zip(site_map.column_names, numbers, strict=True), site_map.first
                 ):
                     rows.writerow([site, head, row, row_name, column, name, f"{number:.6g}"])
     return text.getvalue()
 
 
 def picture(record: Record, form: Form = "auto", title: str = "") -> str:
-    """One map or its arcs, small maps of every site and head, or the terms of the predictions.
+    """Draw one map or its arcs, a small map for every site and head, or the terms of the last prediction.
 
-    `auto` takes one map if there is one, small maps if there are several, and the terms if there is none.
+    `auto` draws one map if there is one, small maps if there are several, and the terms if there is none.
     """
-    maps = [one for one in record.maps.values() if one.site.holds != "scores"]
+    maps = [site_map for site_map in record.maps.values() if site_map.site.holds != "scores"]
     if form == "auto":
-        form = "parts" if not maps else "map" if sum(len(one.heads) for one in maps) == 1 else "mosaic"
+        form = (
+            "parts" if not maps else "map" if sum(len(site_map.heads) for site_map in maps) == 1 else "mosaic"
+        )
     if form == "parts":
         return _parts(record)
     if not maps:
@@ -80,9 +84,12 @@ def picture(record: Record, form: Form = "auto", title: str = "") -> str:
         )
     right = record.right or ()
     if form == "mosaic":
-        text = " ".join(record.tokens)
+        text = " ".join(map(visible, record.tokens))
         title = f"{title}: {text}" if title else text
-        panels = [Panel(one.site.name, one.numbers.numpy(), one.heads, not one.weighs) for one in maps]
+        panels = [
+            Panel(site_map.site.name, site_map.numbers.numpy(), site_map.heads, not site_map.weighs)
+            for site_map in maps
+        ]
         return mosaic(panels, f"{title[:97]}..." if len(title) > 100 else title, right)
     first = maps[0]
     name = f"{first.site.name}, {first.heads[0]}" if first.heads[0] else first.site.name
@@ -93,7 +100,7 @@ def picture(record: Record, form: Form = "auto", title: str = "") -> str:
 
 
 def _parts(record: Record) -> str:
-    """The terms of the last prediction that was taken apart, as bars; of probabilities of several tokens, a row for each token."""
+    """Draw the terms of the last prediction as bars; without terms, the likeliest tokens."""
     if record.parts is None or not record.parts_at:
         last = record.likeliest[-1]
         return bars(
@@ -117,9 +124,9 @@ def write_drawing(
     columns: Sequence[str] | None = None,
     title: str = "",
 ) -> None:
-    """Weights from any tool, rank 1 to 4, with their words."""
+    """Write a picture or a page of weights from any tool, an array of 1 to 4 axes."""
     check_ending(out, (".svg", ".png", ".html"))
-    drawn = draw(array, rows, columns, title)  # also checks them
+    drawn = draw(array, rows, columns, title)  # draw() also checks the array
     if out.suffix in PICTURES:
         write_picture(drawn, out)
         return
@@ -150,7 +157,7 @@ def _as_record(array: np.ndarray, tokens: list[str]) -> Record:
 
 
 def write_chart(chart: Any, out: Path) -> None:
-    """An altair chart as .svg or .png."""
+    """Write an altair chart as .svg or .png."""
     import vl_convert
 
     write_picture(vl_convert.vegalite_to_svg(chart.to_json()), out)

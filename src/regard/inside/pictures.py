@@ -1,6 +1,6 @@
-"""Pictures of numbers as SVG: the same numbers give the same bytes.
+"""Pictures of numbers as SVG. The same numbers give the same bytes.
 
-White is 0, dark blue the most, orange below 0: readable without colour vision.
+White is 0, dark blue is the largest number, orange is below 0. These colours differ without colour vision.
 
 Shape legend: Q rows, K columns, H heads, S sites.
 """
@@ -8,6 +8,7 @@ Shape legend: Q rows, K columns, H heads, S sites.
 import base64
 import re
 import struct
+import textwrap
 import zlib
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
@@ -16,13 +17,14 @@ from html import escape
 import numpy as np
 
 from regard.errors import UserError
+from regard.tables import visible
 
 FONT = 12
 DARK = "#222"
 ACCENT = "#D55E00"
-SQUARES = 4096  # a map of more squares is one image inside the picture
-MANY = 40  # words in a row of a map
-LONGEST, WIDER = 14, 28  # letters of a word that are shown above a map and beside it
+SQUARES = 4096  # a map of more squares is drawn as one image inside the picture
+MANY = 40  # a map with more columns has smaller squares, and shades of square roots
+LONGEST, WIDER = 14, 28  # the longest labels above a map and beside it, in letters
 
 
 @dataclass(frozen=True)
@@ -47,7 +49,10 @@ def heat_map(
     title: str = "",
     right: Collection[tuple[int, int]] = (),
 ) -> str:
-    """Rows look at columns. Every word is named if there is room, else every nth. Right links are framed."""
+    """Draw a map in which rows attend to columns. Gold links are framed.
+
+    Without room for every label, each nth row and column has a label.
+    """
     queries, keys = weights_QK.shape
     weights_QK, title = _legible(weights_QK, title)
     size = _square(max(queries, keys))
@@ -76,9 +81,9 @@ def arcs(
     title: str = "",
     right: Collection[tuple[int, int]] = (),
 ) -> str:
-    """Words in two columns: those that look on the left, those that are looked at on the right. A thick line is a large weight.
+    """Draw rows on the left, columns on the right, and a line for each weight.
 
-    Right links are dashed lines.
+    Larger weights have thicker lines. Gold links are dashed lines.
     """
     step, reach = FONT * 1.5, 240
     left, top = _label_width(rows), 3 * FONT
@@ -109,14 +114,15 @@ def arcs(
 
 
 def _frame(x: float, y: float, width: float, height: float) -> str:
-    """A frame around a right link."""
+    """Draw a frame around a gold link."""
     inset, line = min(1.5, width / 8, height / 8), min(2.0, width / 6, height / 6)
-    place = f'x="{x + inset:.2f}" y="{y + inset:.2f}" width="{width - 2 * inset:.2f}" height="{height - 2 * inset:.2f}"'
-    return f'<rect {place} fill="none" stroke="{ACCENT}" stroke-width="{line:.3g}"/>'
+    place = f'x="{x + inset:.2f}" y="{y + inset:.2f}"'
+    size = f'width="{width - 2 * inset:.2f}" height="{height - 2 * inset:.2f}"'
+    return f'<rect {place} {size} fill="none" stroke="{ACCENT}" stroke-width="{line:.3g}"/>'
 
 
 def mosaic(panels: Sequence[Panel], title: str = "", right: Collection[tuple[int, int]] = ()) -> str:
-    """Sites down, heads across: one small map each. Right links are framed."""
+    """Draw a small map for each head: a row of maps for each site. Gold links are framed."""
     side, gap = 96, 12
     legible = [[_legible(map_QK, title) for map_QK in panel.maps_HQK] for panel in panels]
     unsigned = [maps[0][1] for panel, maps in zip(panels, legible, strict=True) if not panel.signed]
@@ -139,37 +145,45 @@ def mosaic(panels: Sequence[Panel], title: str = "", right: Collection[tuple[int
     return _svg(max(left + widest * (side + gap), _wide(title)), top + len(panels) * high + 4, marks)
 
 
-def beside(first: str, second: str) -> str:
-    """Two pictures side by side."""
-    (left, top), (right, bottom) = _size(first), _size(second)
-    moved = f'<g transform="translate({left + 16:.0f} 0)">{second.strip()}</g>'
-    return _svg(left + 16 + right, max(top, bottom), [first.strip(), moved])
+def before_and_after(before: str, after: str, title: str) -> str:
+    """Put two pictures side by side under a title that says what was changed."""
+    (left, top), (right, bottom) = _size(before), _size(after)
+    gap, width = 24, left + 24 + right
+    lines = textwrap.wrap(title, max(20, int(width / (0.62 * FONT)) - 2)) or [""]
+    head = (len(lines) + 2) * 1.4 * FONT
+    marks = [
+        f'<text x="8" y="{(number + 1) * 1.4 * FONT:.1f}" font-weight="bold">{escape(line)}</text>'
+        for number, line in enumerate(lines)
+    ]
+    for x, name, picture in ((0.0, "before", before), (left + gap, "after", after)):
+        marks.append(f'<text x="{x + 8:.0f}" y="{head - 0.4 * FONT:.1f}" fill="{ACCENT}">{name}</text>')
+        marks.append(f'<g transform="translate({x:.0f} {head:.0f})">{picture.strip()}</g>')
+    return _svg(width, head + max(top, bottom), marks)
 
 
 def _size(svg: str) -> tuple[float, float]:
-    found = re.search(r'viewBox="0 0 (\d+) (\d+)"', svg)
-    assert found is not None, "a picture of ours says its size"
-    return float(found[1]), float(found[2])
+    size = re.search(r'viewBox="0 0 (\d+) (\d+)"', svg)
+    assert size is not None, "a picture of ours says its size"
+    return float(size[1]), float(size[2])
 
 
 def bars(shares_K: np.ndarray, words: Sequence[str], title: str = "") -> str:
-    """A bar for each word, orange below 0: a row of weights, or the terms of a mixture or of a score."""
+    """Draw a bar for each word, orange below 0: a row of weights, or the terms of a mixture or a score."""
     step, width = FONT * 1.6, 320
     left, top = _label_width(words, longest=WIDER), (3.0 if title else 1.0) * FONT
     marks = [_title(title)] if title else []
     most, least = max(float(shares_K.max()), 0.0), min(float(shares_K.min()), 0.0)
     scale = width / max(most - least, 1e-9)
-    zero = (
-        left - least * scale + (50 if least < 0 else 0)
-    )  # the bars below 0, and room for their numbers, are to its left
+    # Bars below 0 and their numbers lie to the left of zero.
+    zero = left - least * scale + (50 if least < 0 else 0)
     for k, share in enumerate(shares_K.tolist()):
         y, length = top + k * step, abs(share) * scale
         marks.append(_text(left - 6, y + FONT / 2, words[k], "end", longest=WIDER))
         x, colour = (zero, "#0072B2") if share >= 0 else (zero - length, ACCENT)
         marks.append(f'<rect x="{x:.1f}" y="{y:.1f}" width="{length:.2f}" height="{FONT}" fill="{colour}"/>')
-        said = f"{share:.3f}" if abs(share) >= 0.01 or share == 0 else f"{share:.1e}"
-        beside, anchor = (zero + length + 6, "start") if share >= 0 else (zero - length - 6, "end")
-        marks.append(_text(beside, y + FONT / 2, said, anchor))
+        label = f"{share:.3f}" if abs(share) >= 0.01 or share == 0 else f"{share:.1e}"
+        label_x, anchor = (zero + length + 6, "start") if share >= 0 else (zero - length - 6, "end")
+        marks.append(_text(label_x, y + FONT / 2, label, anchor))
     return _svg(max(zero + most * scale + 60, _wide(title)), top + len(words) * step, marks)
 
 
@@ -180,7 +194,7 @@ def table(
     words: Sequence[Sequence[str]],
     title: str = "",
 ) -> str:
-    """A word in every square, which is shaded by its share."""
+    """Draw a table with a word in every square, shaded by the word's share."""
     wide, high = 0.62 * FONT * LONGEST + 8, FONT * 1.8
     left, top = _label_width(rows, WIDER), (4.5 if title else 2.5) * FONT
     marks = [_title(title)] if title else []
@@ -191,13 +205,13 @@ def table(
             share, x, y = float(shares_QK[q, k]), left + k * wide, top + q * high
             size = f'width="{wide:.1f}" height="{high:.1f}"'
             marks.append(f'<rect x="{x:.1f}" y="{y:.1f}" {size} fill="{shade(share)}" stroke="#ddd"/>')
-            said = _text(x + wide / 2, y + high / 2, words[q][k], "middle")
-            marks.append(said.replace("<text", '<text fill="white"', 1) if share > 0.55 else said)
+            label = _text(x + wide / 2, y + high / 2, words[q][k], "middle")
+            marks.append(label.replace("<text", '<text fill="white"', 1) if share > 0.55 else label)
     return _svg(max(left + len(columns) * wide + 8, _wide(title)), top + len(rows) * high + 8, marks)
 
 
 def to_png(svg: str) -> bytes:
-    """The picture in pixels, at twice its size."""
+    """Convert a picture to PNG at twice its size."""
     import vl_convert
 
     return vl_convert.svg_to_png(svg, scale=2)
@@ -209,7 +223,7 @@ def draw(
     columns: Sequence[str] | None = None,
     title: str = "",
 ) -> str:
-    """An array of rank 1 to 4, from any tool: bars, a map, a map for each head, or for each layer and head."""
+    """Draw an array of 1 to 4 axes: bars, a map, a map for each head, or a map for each layer and head."""
     if not 1 <= array.ndim <= 4 or 0 in array.shape:
         raise UserError(
             f"weights of shape {array.shape} cannot be drawn: they have 1 to 4 axes, none of them empty"
@@ -229,16 +243,19 @@ def draw(
     return mosaic([Panel(f"layer {number}", maps) for number, maps in enumerate(array)], title)
 
 
-def _names(words: Sequence[str] | None, size: int, what: str) -> list[str]:
+def _names(words: Sequence[str] | None, size: int, axis: str) -> list[str]:
     if words is None:
         return [str(number) for number in range(size)]
     if len(words) != size:
-        raise UserError(f"there are {len(words)} words for {size} {what}; give one for each")
+        raise UserError(f"there are {len(words)} words for {size} {axis}; give one for each")
     return [str(word) for word in words]
 
 
 def _legible(weights_QK: np.ndarray, title: str) -> tuple[np.ndarray, str]:
-    """The map with shades that can be told apart. Among many words each gets little: square roots are shaded, and the title says so."""
+    """Scale a map so that its shades differ, and note the scale in the title.
+
+    Among many columns most weights are small, so that their square roots are shaded.
+    """
     if weights_QK.min() < 0 or weights_QK.max() > 1:
         most = float(np.abs(weights_QK).max())
         return weights_QK / most, f"{title} (darkest: {most:.3g})"
@@ -252,18 +269,13 @@ def _square(longest: int) -> float:
 
 
 def _every(size: float) -> int:
-    """How many words to step over, so that their names do not touch."""
+    """Return n, so that labels of every nth row do not touch."""
     return max(1, int(np.ceil((FONT + 1) / size)))
 
 
 def shown(word: str, longest: int = LONGEST) -> str:
-    """A word as a label: line ends and outer blanks are visible, long words are cut."""
-    word = "".join(
-        letter if letter.isprintable() else "�" for letter in word.replace("\n", "↵").replace("\t", "⇥")
-    )
-    inner = word.strip(" ")
-    blanks = len(word) - len(word.lstrip(" "))
-    word = "␣" * blanks + inner + "␣" * (len(word) - blanks - len(inner))
+    """Make a label of a word: line ends and outer spaces become visible, long words are cut."""
+    word = visible(word)
     return word if len(word) <= longest else word[: longest - 1] + "…"
 
 
@@ -312,12 +324,11 @@ def _image(weights_QK: np.ndarray, x: float, y: float, width: float, height: flo
 
 
 def _pixels(weights_QK: np.ndarray) -> bytes:
-    """A PNG of one pixel for each weight, with a palette of 256 shades (PNG specification, 11.2)."""
+    """Make a PNG with a pixel for each weight and a palette of 256 shades (PNG specification, 11.2)."""
     low = -1.0 if weights_QK.min() < 0 else 0.0
     levels = ((np.clip(weights_QK, low, 1) - low) / (1 - low) * 255).round().astype(np.uint8)
-    lines = np.concatenate(
-        [np.zeros((len(levels), 1), np.uint8), levels], 1
-    ).tobytes()  # each line begins with its filter: none
+    no_filter = np.zeros((len(levels), 1), np.uint8)  # each line begins with the number of its filter
+    lines = np.concatenate([no_filter, levels], 1).tobytes()
     palette = b"".join(bytes.fromhex(shade(low + level / 255 * (1 - low))[1:]) for level in range(256))
     header = struct.pack(">IIBBBBB", levels.shape[1], levels.shape[0], 8, 3, 0, 0, 0)
     chunks = ((b"IHDR", header), (b"PLTE", palette), (b"IDAT", zlib.compress(lines, 6)), (b"IEND", b""))
@@ -331,7 +342,8 @@ def _svg(width: float, height: float, marks: Sequence[str]) -> str:
     size = f'width="{width:.0f}" height="{height:.0f}" viewBox="0 0 {width:.0f} {height:.0f}"'
     style = f'font-family="DejaVu Sans, Arial, sans-serif" font-size="{FONT}" fill="{DARK}"'
     return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" {size} {style}><rect width="100%" height="100%" fill="white"/>'
+        f'<svg xmlns="http://www.w3.org/2000/svg" {size} {style}>'
+        + '<rect width="100%" height="100%" fill="white"/>'
         + "".join(marks)
         + "</svg>\n"
     )

@@ -1,6 +1,6 @@
-"""What a model did with a text: the tokens, its predictions, a map for each watched site, and what each prediction is made of.
+"""A record holds the tokens of a text, a model's predictions and their terms, and a map for each site.
 
-Shape legend: T positions, H heads, Q rows that were worked out, K columns, D features.
+Shape legend: T positions, H heads, Q rows that were computed, K columns, D features.
 """
 
 import math
@@ -14,27 +14,30 @@ from torch import Tensor
 from regard.errors import UserError
 from regard.models.contract import Parts
 from regard.parts.look import Site
+from regard.tables import Table, TableRows
 
 BLOCK = 1 << 24  # the most weights in memory at a time while a map is made coarse
 
 
 @dataclass(frozen=True)
 class Map:
-    """What stood at one site. Weights and scores have a column for each word that was looked at; values have a column for each feature."""
+    """The numbers at one site.
+
+    Weights and scores have a column for each position that can be attended to. Values have a column for each
+    feature.
+    """
 
     site: Site
-    heads: tuple[
-        str, ...
-    ]  # the name of each map along the first axis: a head, a gate, a sense; one empty name if there is no such axis
-    rows: tuple[int, ...]  # the positions that were worked out
-    row_names: tuple[str, ...]  # a name for each row
+    # The names along the first axis (heads, gates, senses); a site without such an axis has one empty name.
+    heads: tuple[str, ...]
+    rows: tuple[int, ...]  # the positions whose numbers were computed
+    row_names: tuple[str, ...]
     column_names: tuple[str, ...]
     numbers: Tensor  # (H, Q, K), or (H, Q, D) of values
-    first: int = 0  # the position of the first column; more than 0 if the text is longer than the context
-    ahead: int = 0  # 1 if a row is named by the token after its position, which it predicts
-    more: Callable[[Sequence[int]], Tensor] | None = field(
-        default=None, repr=False, compare=False
-    )  # (H, rows, K) of other rows
+    first: int = 0  # the position of the first column; above 0 if the text is longer than the context
+    ahead: int = 0  # 1 if a row has the name of the token after its position, which the row predicts
+    # Computes other rows: (H, rows, K).
+    more: Callable[[Sequence[int]], Tensor] | None = field(default=None, repr=False, compare=False)
 
     @property
     def weighs(self) -> bool:
@@ -43,16 +46,18 @@ class Map:
     def tile(
         self, rows: Sequence[int], columns: Sequence[int] | None = None, heads: Sequence[int] | None = None
     ) -> Tensor:
-        """(H, rows, columns): a part of the map. Rows and columns are positions of the text; rows are worked out when they are wanted."""
+        """(H, rows, columns): a part of the map. Rows and columns are positions in the text.
+
+        Rows that the map does not hold are computed now.
+        """
         last = self.first + len(self.column_names) - (self.site.extra is not None)
         wanted = checked(rows, self.rows[-1] + 1 if self.more is None else last, "row", self.first)
         if self.more is None:
             known = {row: place for place, row in enumerate(self.rows)}
             missing = [row for row in wanted if row not in known]
             if missing:
-                raise UserError(
-                    f"row {missing[0]} of {self.site.name} was not kept; there are: {', '.join(map(str, self.rows))}"
-                )
+                rows_there = ", ".join(map(str, self.rows))
+                raise UserError(f"{self.site.name} has no row {missing[0]}; there are: {rows_there}")
             part_HQK = self.numbers[:, [known[row] for row in wanted]]
         else:
             part_HQK = self.more(wanted)
@@ -65,7 +70,10 @@ class Map:
     def pooled(
         self, size: int = 256, how: Literal["max", "mean"] = "max", heads: Sequence[int] | None = None
     ) -> Tensor:
-        """(H, at most size, at most size): a coarse map of all rows, by the largest or the mean weight of each block."""
+        """(H, at most size, at most size): a coarse map of all rows.
+
+        Each number is the largest weight, or the mean weight, of a block of rows and columns.
+        """
         length = len(self.column_names) - (self.site.extra is not None)
         block = math.ceil(length / size)
         parts, rows = [], max(1, BLOCK // (length * block)) * block
@@ -90,26 +98,24 @@ class Map:
 
 
 @dataclass(frozen=True)
-class Record:
-    tokens: list[str]  # what was read; the start of the text is <s>
+class Record(Table):
+    """A model's reading of one text."""
+
+    tokens: list[str]  # the text; its first token is <s>
     ids: list[int]
-    surprisal: list[float | None]  # of each token in nats, as it was predicted at the position before it
-    likeliest: list[
-        list[tuple[str, float]]
-    ]  # at each position, the likeliest next tokens and their probabilities
-    given: list[str] | None = None  # what the state began with: the tokens of a source sentence
-    maps: dict[str, Map] = field(default_factory=dict)  # for each watched site
-    parts: Parts | None = None  # of the tokens that follow the positions `parts_at`
+    surprisal: list[float | None]  # -log P of each token in nats, predicted at the position before the token
+    likeliest: list[list[tuple[str, float]]]  # the likeliest next tokens at each position, with probabilities
+    given: list[str] | None = None  # the tokens of the source sentence with which the state began
+    maps: dict[str, Map] = field(default_factory=dict)  # a map for each watched site
+    parts: Parts | None = None  # the terms of the predictions at the positions `parts_at`
     parts_at: list[int] = field(default_factory=list)
     parts_first: int = 0  # the position of the first column of the parts
-    right: frozenset[tuple[int, int]] | None = (
-        None  # (row, column): where a word should look, if that is known
-    )
+    right: frozenset[tuple[int, int]] | None = None  # the gold links as (row, column), if they are known
     notes: list[str] = field(default_factory=list)
 
     def weights(self) -> dict[str, Map]:
         """The maps that hold weights."""
-        return {site: one for site, one in self.maps.items() if one.weighs}
+        return {site: site_map for site, site_map in self.maps.items() if site_map.weighs}
 
     def map(self, site: str) -> Map:
         if site not in self.maps:
@@ -117,7 +123,10 @@ class Record:
         return self.maps[site]
 
     def terms(self, place: int) -> list[tuple[str, float]]:
-        """What the prediction after a position is the sum of, the words of spread terms named."""
+        """(name, value) of each term of the prediction after a position.
+
+        A term that is spread over positions has an entry for each position, named by its token.
+        """
         if self.parts is None or place not in self.parts_at:
             return []
         row, terms = self.parts_at.index(place), list[tuple[str, float]]()
@@ -160,22 +169,31 @@ class Record:
             ],
             "given": self.given,
             "right": None if self.right is None else sorted(self.right),
-            "maps": {site: one.to_json() for site, one in self.maps.items()},
+            "maps": {site: site_map.to_json() for site, site_map in self.maps.items()},
             "parts": predicted,
             "notes": self.notes,
         }
 
+    def rows(self) -> TableRows:
+        """A row for each token: position, surprisal in nats, and the likeliest token after the token."""
+        rows = []
+        for place, (token, nll) in enumerate(zip(self.tokens, self.surprisal, strict=True)):
+            likeliest = self.likeliest[place][:1] if place < len(self.likeliest) else []
+            word, p = likeliest[0] if likeliest else (None, None)
+            rows.append(
+                {"position": place, "token": token, "surprisal": nll, "likeliest": word, "probability": p}
+            )
+        return rows
+
     def _repr_html_(self) -> str:
         """In a notebook: the page, in a frame of its own."""
-        from html import escape
+        from regard.inside.page import frame, page
 
-        from regard.inside.page import page
-
-        return f'<iframe srcdoc="{escape(page(self, "regard look"))}" width="100%" height="640" style="border:0"></iframe>'
+        return frame(page(self, "regard look"))
 
 
 def pool(weights_HQK: Tensor, block: int, how: Literal["max", "mean"]) -> Tensor:
-    """Blocks of rows and columns as one number each; the last blocks may be smaller."""
+    """Reduce each block of rows and columns to one number; the last blocks may be smaller."""
     if block == 1:
         return weights_HQK
     kernel = torch.nn.functional.max_pool2d if how == "max" else torch.nn.functional.avg_pool2d
@@ -183,23 +201,19 @@ def pool(weights_HQK: Tensor, block: int, how: Literal["max", "mean"]) -> Tensor
 
 
 def finite(tensor: Tensor) -> Any:
-    """A tensor as lists. Scores of positions that may not be seen, -inf, become None."""
+    """Convert a tensor to lists. Scores of masked positions, -inf, become None."""
     if tensor.dim() > 1:
         return [finite(part) for part in tensor]
     return [number if math.isfinite(number) else None for number in tensor.tolist()]
 
 
-def checked(numbers: Sequence[int] | None, size: int, what: str, first: int = 0) -> list[int]:
-    """Numbers from 0, or from the end if they are below 0; None means all."""
+def checked(numbers: Sequence[int] | None, size: int, kind: str, first: int = 0) -> list[int]:
+    """Convert numbers below 0, which count from the end, and refuse numbers out of range. None means all."""
     wanted = range(first, size) if numbers is None else numbers
     if not len(wanted):
-        raise UserError(f"no {what} is named: they go from {first} to {size - 1}")
+        raise UserError(f"no {kind} is named: they go from {first} to {size - 1}")
     for number in wanted:
         if not -size <= number < size or number % size < first:
-            why = (
-                f" (the window of the context that ends with the last wanted row begins at {first})"
-                if first
-                else ""
-            )
-            raise UserError(f"there is no {what} {number}: they go from {first} to {size - 1}{why}")
+            why = f" (the context that ends with the last wanted row begins at {first})" if first else ""
+            raise UserError(f"there is no {kind} {number}: they go from {first} to {size - 1}{why}")
     return [number % size for number in wanted]

@@ -1,4 +1,4 @@
-"""Where a prediction comes from: what each layer would say, what each part adds to a score, which states carry it.
+"""Trace a prediction: the logit lens, the term of each part in a score, and patches of single states.
 
 Shape legend: T positions, D width, V vocabulary, L layers.
 """
@@ -11,26 +11,49 @@ import torch
 from torch import Tensor
 
 from regard.errors import UserError
+from regard.inside.pictures import bars, heat_map, table
 from regard.models.contract import LanguageModel
 from regard.parts.look import Look, Place
+from regard.tables import Table, TableRows
 from regard.tokens.contract import Tokenizer
 
 
 @dataclass(frozen=True)
-class Traced:
+class Traced(Table):
     """Numbers with a name for each row and each column."""
 
     about: str
-    rows: list[str]
-    columns: list[str]
+    row_names: list[str]
+    column_names: list[str]
     values: Tensor
-    words: list[list[str]] | None = None  # the word that each number belongs to
+    words: list[list[str]] | None = None  # the token that each number belongs to
+
+    def rows(self) -> TableRows:
+        """A row for each number, with the names of its row and column."""
+        rows = []
+        for place, (row, values) in enumerate(zip(self.row_names, self.values.tolist(), strict=True)):
+            for column, (name, value) in enumerate(zip(self.column_names, values, strict=True)):
+                word = {} if self.words is None else {"word": self.words[place][column]}
+                rows.append({"row": row, "column": name, "value": value, **word})
+        return rows
+
+    def picture(self) -> str:
+        """Draw the numbers as SVG: words in squares for the lens, bars for terms, a heat map for patches."""
+        values, rows, columns = self.values.numpy(), self.row_names, self.column_names
+        if self.words is not None:
+            return table(values, rows, columns, self.words, f"{self.about} (darker: more probable)")
+        if len(columns) == 1:
+            return bars(values[:, 0], rows, f"{self.about}: {values.sum():.3f} in all")
+        return heat_map(values, rows, columns, self.about)
+
+    def _repr_html_(self) -> str:
+        return self.picture()
 
     def to_json(self) -> dict[str, Any]:
         return {
             "about": self.about,
-            "rows": self.rows,
-            "columns": self.columns,
+            "rows": self.row_names,
+            "columns": self.column_names,
             "values": self.values.tolist(),
             "words": self.words,
         }
@@ -38,9 +61,10 @@ class Traced:
 
 @torch.inference_mode()
 def lens(model: LanguageModel, tokenizer: Tokenizer, text: str) -> Traced:
-    """The likeliest next word at every position, and its probability, if each layer were the last (the logit lens).
+    """Predict the next token at every position from the state after each layer (the logit lens).
 
-    The state after each layer takes the place of the last layer's state; what follows is the model's own.
+    The state after each layer takes the place of the state after the last layer. The final norm and the
+    readout are the model's own.
     """
     ids, names = _ids(model, tokenizer, text), _layers(model)
     look = Look(names)
@@ -60,7 +84,10 @@ def lens(model: LanguageModel, tokenizer: Tokenizer, text: str) -> Traced:
 def contributions(
     model: LanguageModel, tokenizer: Tokenizer, text: str, word: str, position: int = -1
 ) -> Traced:
-    """What each part of the model adds to the score (or the probability) of a word after a position. The terms sum to it."""
+    """Split the score (or the probability) of a word after a position into terms that sum to it.
+
+    Each part of the model has a term.
+    """
     ids, token = _ids(model, tokenizer, text), single_token(tokenizer, word)
     terms = model.contributions(ids, _place(position, ids), token)
     names = _names(tokenizer, ids)
@@ -81,15 +108,14 @@ def contributions(
 
 @torch.inference_mode()
 def sweep(model: LanguageModel, tokenizer: Tokenizer, text: str, other: str, word: str) -> Traced:
-    """How much likelier a word becomes after `text` when one state, of one layer at one position, is taken from `other`.
+    """Measure the change of a word's log-probability after `text` when one state is copied from `other`.
 
-    In nats of log-probability: (layers x positions). Both texts need the same number of tokens.
+    The result is (layers x positions) in nats. Both texts need the same number of tokens.
     """
     ids, others = _ids(model, tokenizer, text), _ids(model, tokenizer, other)
     if ids.shape != others.shape:
-        raise UserError(
-            f"the texts have {ids.shape[1]} and {others.shape[1]} tokens; a sweep needs the same number in both"
-        )
+        lengths = f"{ids.shape[1]} and {others.shape[1]} tokens"
+        raise UserError(f"the texts have {lengths}; a sweep needs the same number in both")
     names, token = _layers(model), single_token(tokenizer, word)
     look = Look(names)
     model.read_from_start(others, look=look)
@@ -119,7 +145,7 @@ def _layers(model: LanguageModel) -> list[str]:
     names = model.layer_sites()
     if not names:
         raise UserError(
-            f"{model.family} has no layers whose states could take the place of the last one's; give a `word`"
+            f"{model.family} has no stack of layers to trace; give a `word` to trace its score instead"
         )
     return names
 

@@ -1,4 +1,4 @@
-"""Attention: scores, softmax, output; the four scores; self-attention; masks; positions.
+"""Lessons about attention: scores, softmax, output; four score functions; self-attention; masks; positions.
 
 Shape legend: T positions, D width, Q queries, K keys.
 """
@@ -39,7 +39,7 @@ def _weigh(
 
 
 def average_of(sequence: str, embedding_VD: Tensor) -> Tensor:
-    """What the deep averaging network makes of the letters."""
+    """Return the average of the letters' embeddings, computed by a deep averaging network."""
     dan = (
         Dan(len(embedding_VD), Dan.Config(lookback=0, layers=1, width=embedding_VD.shape[1])).double().eval()
     )
@@ -57,7 +57,7 @@ def letters(sequence: str) -> list[int]:
 
 
 def attention(sequence: str = "AABA", q: tuple[float, ...] = (0.0, 1.0), base: float = 3.0) -> list[Step]:
-    """Attention as random access: is there a B? Scores, softmax, output, beside the plain average."""
+    """Attention finds a B at any position: scores, softmax and output, beside the plain average."""
     need(len(q) == 2, f"q needs 2 numbers, one for A and one for B; it has {len(q)}")
     need(base > 0, "the base of a softmax is above 0")
     embedding_VD = torch.eye(2, dtype=torch.float64)  # k_A = [1, 0], k_B = [0, 1]
@@ -67,7 +67,7 @@ def attention(sequence: str = "AABA", q: tuple[float, ...] = (0.0, 1.0), base: f
         Step(
             "Scores",
             "s_i = k_i . q",
-            "Each letter's key against the query.",
+            "The dot product of each letter's key with the query.",
             {"scores": numbers(Dot()(_row(query_QD), _row(key_KD))[0, 0, 0])},
         )
     ]
@@ -91,13 +91,13 @@ def attention(sequence: str = "AABA", q: tuple[float, ...] = (0.0, 1.0), base: f
         Step(
             "A sharper query",
             "W^K = I, W^Q = 10 I, e_B = [0, 1]: q = [0, 10]",
-            "Nearly all on the B.",
+            "Nearly all the weight is on the B.",
             {"output of a sharp query": numbers(sharp)},
         ),
         Step(
             "Beside the average",
             "1/n sum_i e_i",
-            "The deep averaging network looks at all alike: attention weights the B more.",
+            "The deep averaging network gives all letters the same weight. Attention gives the B more.",
             {"average": numbers(average_of(sequence, embedding_VD))},
         ),
     ]
@@ -112,32 +112,33 @@ def scores(
     need(len(q) == len(k), f"q and k need as many numbers; they have {len(q)} and {len(k)}")
     need(min(widths) >= 1, "widths are 1 or more")
     torch.manual_seed(1)
-    found = {}
+    values = {}
     names: tuple[ScoreName, ...] = ("additive", "bilinear", "dot", "scaled-dot")
     for name in names:
         score = make_score(name, len(q), len(k)).double().requires_grad_(False)
-        found[name] = (score.formula, float(score(_row((q,)), _row((k,)))))
+        values[name] = (score.formula, float(score(_row((q,)), _row((k,)))))
     measured = [_spread(int(width)) for width in widths]
     return [
         Step(
             "The same two vectors",
-            "; ".join(f"{name}: {formula}" for name, (formula, _) in found.items()),
-            "The first two have weights of their own, here random; Bahdanau's is the additive one, Vaswani's the scaled dot.",
-            {name: value for name, (_, value) in found.items()},
+            "; ".join(f"{name}: {formula}" for name, (formula, _) in values.items()),
+            "The first two have learned weights, which are random here. Bahdanau's score is the additive "
+            "score, Vaswani's is the scaled dot product.",
+            {name: value for name, (_, value) in values.items()},
         ),
         Step(
             "Why scale",
             "q . k of d numbers of spread 1 has spread sqrt(d);  softmax(Q K^T / sqrt(d_k))",
-            "Measured over random vectors: the wider, the larger the dot products and the less the softmax leaves to the others.",
+            "Measured over random vectors: dot products grow with the width, and the softmax saturates.",
             {
                 "width": list(widths),
-                "spread of dot": [one[0] for one in measured],
-                "spread of scaled dot": [one[1] for one in measured],
-                "entropy of softmax of dot": [one[2] for one in measured],
-                "entropy of softmax of scaled dot": [one[3] for one in measured],
+                "spread of dot": [figures[0] for figures in measured],
+                "spread of scaled dot": [figures[1] for figures in measured],
+                "entropy of softmax of dot": [figures[2] for figures in measured],
+                "entropy of softmax of scaled dot": [figures[3] for figures in measured],
             },
             grid(
-                [list(one) for one in measured],
+                [list(figures) for figures in measured],
                 [f"d={int(width)}" for width in widths],
                 ["dot", "scaled", "entropy", "scaled's"],
             ),
@@ -150,12 +151,13 @@ def _spread(width: int) -> tuple[float, float, float, float]:
     query, key = (
         torch.randn(1, 1, count, width, generator=generator, dtype=torch.float64) for count in (64, 64)
     )
-    found = []
+    figures = []
     for score in (Dot(), ScaledDot()):
         values = score(query, key)
         chances = torch.distributions.Categorical(probs=softmax(values))
-        found.append((float(values.std()), float(chances.entropy().mean())))
-    return found[0][0], found[1][0], found[0][1], found[1][1]
+        figures.append((float(values.std()), float(chances.entropy().mean())))
+    (dot_spread, dot_entropy), (scaled_spread, scaled_entropy) = figures
+    return dot_spread, scaled_spread, dot_entropy, scaled_entropy
 
 
 FIVE = (
@@ -168,14 +170,14 @@ FIVE = (
 
 
 def scores_of(weights: tuple[tuple[float, ...], ...]) -> Tensor:
-    """Scores whose softmax is these weights: their logarithms, and far below where there is nothing."""
+    """Return scores whose softmax is these weights: logarithms, and a very low score for weight 0."""
     return torch.tensor(weights, dtype=torch.float64).log().clamp(min=FAR_BELOW)
 
 
 def self_attention(
     sentence: str = "I love you a lot", weights: tuple[tuple[float, ...], ...] = FIVE, heads: int = 3
 ) -> list[Step]:
-    """Every word looks at every other: without parameters, with the lecture's 5 x 5 matrix, and in several heads."""
+    """Every word attends to all words: without parameters, with the lecture's matrix, and in several heads."""
     words, count = sentence.split(), len(weights)
     need(len(weights[0]) == count, "the weights need as many columns as rows")
     if len(words) != count:
@@ -189,12 +191,8 @@ def self_attention(
     keys = torch.eye(count, dtype=torch.float64)
     chosen = _weigh(scores_of(weights), keys)
     nobel = ["Nobel", "committee", "awards", "Strickland", "who", "advanced", "optics"]
-    many = heads
-    wide = (
-        Transformer(len(nobel), Transformer.Config(layers=1, width=4 * many, heads=many, context=9))
-        .double()
-        .eval()
-    )
+    config = Transformer.Config(layers=1, width=4 * heads, heads=heads, context=9)
+    wide = Transformer(len(nobel), config).double().eval()
     look = Look(["layer0.attention", "layer0.heads", "layer0.attended"])
     with torch.no_grad():
         wide.read_from_start(torch.arange(len(nobel))[None], look=look)
@@ -202,21 +200,22 @@ def self_attention(
         Step(
             "Without parameters",
             "y_i = sum_j w_ij x_j,  w = row-wise softmax of x_i^T x_j",
-            "The words' own vectors decide; each row sums to 1.",
+            "The weights come from the words' vectors alone. Each row sums to 1.",
             {"weights": numbers(free), "row sums": numbers(free.sum(1)), "y": numbers(plain)},
             grid(numbers(free), words, words),
         ),
         Step(
             "With projections",
             "w_ij = softmax(q_i^T k_j): queries and keys that give the lecture's matrix",
-            "Zeros come of scores far below the others.",
+            "A weight of 0 comes from a score far below the others.",
             {"lecture": numbers(chosen)},
             grid(numbers(chosen), words, words),
         ),
         Step(
             "Several heads",
             "head_h = softmax(Q_h K_h^T / sqrt(d_k)) V_h; joined, then projected",
-            f"'{' '.join(nobel)}' in {many} heads: as many maps (causal); what they mix is joined and projected.",
+            f"'{' '.join(nobel)}' in {heads} heads, each with a causal map. Their outputs are concatenated "
+            "and projected.",
             {
                 "maps": list(look.maps["layer0.attention"]().shape[1:]),
                 "mixed": list(look.values["layer0.heads"].shape[1:]),
@@ -230,10 +229,10 @@ def self_attention(
 def masking(
     weights: tuple[tuple[float, ...], ...] = ((1.0, 0.0, 0.0), (0.3, 0.7, 0.0), (0.3, 0.5, 0.2)),
 ) -> list[Step]:
-    """A language model may not see the next word: the mask, all rows at once, and what cheating would look like."""
+    """A language model must not see the next word: the mask, all rows at once, and a model without a mask."""
     count = len(weights)
-    need(len(weights[0]) == count > 1, "the weights need as many columns as rows, two at the least")
-    values = torch.eye(count, dtype=torch.float64)  # v_1, v_2, ...: each position can be read off
+    need(len(weights[0]) == count > 1, "the weights need as many columns as rows, and at least two")
+    values = torch.eye(count, dtype=torch.float64)  # v_1, v_2, ... are unit vectors: outputs equal weights
     queries, keys = scores_of(weights), torch.eye(count, dtype=torch.float64)
     once = attend(_row(queries), _row(keys), _row(values), score=Dot(), mask=causal)[0, 0]
     alone = torch.cat(
@@ -248,7 +247,7 @@ def masking(
             for t in range(count)
         ]
     )
-    # a query that asks for the next position, where it may be seen
+    # Each query asks for the next position.
     ask = torch.eye(count, dtype=torch.float64).roll(1, 1) * 20
     losses = {}
     for name, mask in (("future hidden", causal), ("future seen", everything)):
@@ -261,38 +260,39 @@ def masking(
         Step(
             "The mask",
             "row t sees 1..t",
-            "A full square may be seen.",
+            "A full square is a position that the row may attend to.",
             {"visible": causal.visible(count, count)[0].int().tolist()},
             causal.picture(count, count),
         ),
         Step(
             "All rows at once",
             "h_3 = 0.3 v_1 + 0.5 v_2 + 0.2 v_3",
-            "The weights come of scores chosen so; what is hidden is 0.",
+            "The scores are chosen to give the lecture's weights. Hidden positions have weight 0.",
             {f"h_{t + 1}": numbers(once[t]) for t in range(count)},
             grid(numbers(once), [f"h_{t + 1}" for t in range(count)], [f"v_{t + 1}" for t in range(count)]),
         ),
         Step(
             "One row at a time",
             "the same sums",
-            "Training does all rows in parallel; writing does one after the other.",
+            "Training computes all rows in parallel. Generation computes one row after the other.",
             {"largest difference": float((once - alone).abs().max())},
         ),
         Step(
             "Cheating",
             "no q_2 . k_3",
-            "A query that asks for the next word finds it when the future is seen: the loss falls, and nothing is learned.",
+            "Without the mask, a query for the next word finds the next word: the loss falls, and the model "
+            "learns nothing.",
             losses,
         ),
     ]
 
 
 def positions(first: str = "Jack gave water to Jill", second: str = "Jill gave water to Jack") -> list[Step]:
-    """Self-attention is set to set: without positions two sentences of the same words look the same."""
-    one, two = first.split(), second.split()
-    vocabulary = sorted(set(one + two))
+    """Self-attention maps sets to sets: without positions, two orders of the same words look the same."""
+    words_1, words_2 = first.split(), second.split()
+    vocabulary = sorted(set(words_1 + words_2))
     need(
-        sorted(one) == sorted(two) and one != two and len(one) <= 16,
+        sorted(words_1) == sorted(words_2) and words_1 != words_2 and len(words_1) <= 16,
         "give two sentences of the same words in another order, at most 16",
     )
     torch.manual_seed(1)
@@ -309,28 +309,28 @@ def positions(first: str = "Jack gave water to Jill", second: str = "Jill gave w
         with torch.no_grad():
             outputs = [
                 _placed(name, torch.stack([embedding_VD[vocabulary.index(word)] for word in words]))
-                for words in (one, two)
+                for words in (words_1, words_2)
             ]
         difference = max(float((row - outputs[1]).abs().amax(1).min()) for row in outputs[0])
         says = (
-            "The same set of outputs: order is not seen."
+            "The sets of outputs are equal: the model does not see the order."
             if name == "none"
-            else "Another set of outputs: order is seen."
+            else "The sets of outputs differ: the model sees the order."
         )
         steps.append(
             Step(
                 f"positions: {name}",
-                "the farthest any output is from all of the other sentence's",
+                "the largest distance of an output to the nearest output of the other sentence",
                 says,
                 {f"difference with {name}": difference},
-                _picture(name, one),
+                _picture(name, words_1),
             )
         )
     return steps
 
 
 def _picture(name: str, words: list[str]) -> str:
-    """What a position adds, appends, or turns by."""
+    """Draw the vectors that positions add or append, or the angles by which they rotate."""
     torch.manual_seed(2)
     kind = make_positions(name, 16, 8, 1).double()  # type: ignore[arg-type]
     position_BT = torch.arange(len(words))[None]
@@ -346,7 +346,7 @@ def _picture(name: str, words: list[str]) -> str:
 
 
 def _placed(name: str, x_TD: Tensor) -> Tensor:
-    """Unmasked self-attention without parameters over placed words."""
+    """Unmasked self-attention without parameters over words with positions."""
     torch.manual_seed(2)
     kind = make_positions(name, 16, x_TD.shape[1], 1).double()  # type: ignore[arg-type]
     position_BT = torch.arange(len(x_TD))[None]

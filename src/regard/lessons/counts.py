@@ -1,4 +1,4 @@
-"""Counting: n-grams."""
+"""The lesson about n-grams: counting, smoothing, generation."""
 
 import math
 from itertools import pairwise
@@ -17,7 +17,7 @@ SENTENCES = ("students opened their books", "students opened their exams", "peop
 def counting(
     sentences: tuple[str, ...] = SENTENCES, context: str = "their", unseen: str = "silent"
 ) -> list[Step]:
-    """n-grams from a few sentences: count, normalise, meet a pair never seen, smooth, and write."""
+    """n-grams from a few sentences: count, normalise, meet an unseen pair, smooth, and generate."""
     text = "\n".join([*sentences, unseen])
     tokenizer, encoded = train_tokenizer([text], TokenOptions(tokens="word", document="line"))
     assert isinstance(tokenizer, WordTokenizer)
@@ -50,19 +50,19 @@ def counting(
         Step(
             "Count and normalise",
             "P(w | v) = count(v w) / count(v)",
-            f"What comes after {context!r}, and how often.",
+            f"The words after {context!r} with their probabilities.",
             {"after": {token: p for token, p in counted.items() if p > 0}},
         ),
         Step(
             "A pair never seen",
             "count(v w) = 0, so P = 0",
-            f"{context!r} was never followed by {unseen!r}: the whole sentence becomes impossible.",
+            f"{context!r} was never followed by {unseen!r}, so the whole sentence has probability 0.",
             {"unseen": counted[tokenizer.name(word)]},
         ),
         Step(
             "Smoothing",
             "(count(v w) + 1) / (count(v) + V);  Kneser-Ney: max(count - D, 0) / count(v) + backoff(v) P(w)",
-            "Some of the probability goes to what was never seen; all of it still sums to 1.",
+            "Unseen words get a part of the probability. The sum stays 1.",
             {name: after(name)[tokenizer.name(word)] for name in ("add 1", "Kneser-Ney")}
             | {"sum": sum(after("Kneser-Ney").values())},
         ),

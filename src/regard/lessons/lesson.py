@@ -1,13 +1,15 @@
-"""What a lesson is: a function of its inputs that gives steps, each with a formula, numbers and perhaps a small picture."""
+"""A lesson is a function of its inputs that returns steps: formulas, numbers and small pictures."""
 
 import inspect
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from html import escape
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from regard.errors import UserError
+from regard.tables import Table, TableRows, html_table
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -38,7 +40,9 @@ class Step:
 
 
 @dataclass(frozen=True)
-class Lesson:
+class Lesson(Table):
+    """The steps of one worked example."""
+
     name: str
     about: str
     inputs: dict[str, Any]
@@ -56,17 +60,53 @@ class Lesson:
         }
 
     def value(self, name: str) -> Any:
-        """The last number of that name."""
+        """Return the value of a name in the last step that has it."""
         return next(step.values[name] for step in reversed(self.steps) if name in step.values)
+
+    def rows(self) -> TableRows:
+        """A row for each named value, with its step and formula."""
+        return [
+            {"step": step.title, "formula": step.formula, "name": name, "value": value}
+            for step in self.steps
+            for name, value in step.values.items()
+        ]
+
+    def _repr_html_(self) -> str:
+        parts = [f"<h3>{escape(self.name)}</h3><p>{escape(self.about)}</p>"]
+        for number, step in enumerate(self.steps, 1):
+            parts.append(f"<h4>{number}. {escape(step.title)}</h4><p><code>{escape(step.formula)}</code></p>")
+            parts.append(f"<p>{escape(step.says)}</p>")
+            parts.append(f"<pre>{escape(step.picture)}</pre>" if step.picture else html_values(step.values))
+        return "".join(parts)
+
+
+def html_values(values: dict[str, Any]) -> str:
+    """Make a table of the values of a step for a notebook."""
+    return html_table([{name: short_text(value) for name, value in values.items()}])
+
+
+def short_text(value: Any) -> str:
+    """Write numbers with four digits; lists in brackets.
+
+    >>> short_text([1 / 3, 2])
+    '[0.3333, 2]'
+    """
+    if isinstance(value, float):
+        return f"{value:.4g}"
+    if isinstance(value, list):
+        return f"[{', '.join(map(short_text, value))}]"
+    if isinstance(value, dict):
+        return ", ".join(f"{name} {short_text(part)}" for name, part in value.items())
+    return str(value)
 
 
 def numbers(tensor: "Tensor") -> Any:
-    """A tensor as numbers."""
+    """Convert a tensor to numbers."""
     return tensor.detach().tolist()
 
 
 def grid(values: list[list[float]], rows: list[str], columns: list[str]) -> str:
-    """A small table of numbers with names."""
+    """Make a small table of numbers with names."""
     width = max(7, *(len(name) + 1 for name in columns))
     side = max(map(len, rows))
     lines = [" " * side + "".join(f"{name:>{width}}" for name in columns)]
@@ -78,12 +118,12 @@ def grid(values: list[list[float]], rows: list[str], columns: list[str]) -> str:
 
 
 def shaded(values: list[list[float]], rows: list[str]) -> str:
-    """A small picture of numbers: the fuller, the larger; the smallest is blank."""
+    """Make a small picture of numbers. Darker marks are larger; the smallest number is blank."""
     flat = [value for row in values for value in row]
     low, span = min(flat), (max(flat) - min(flat)) or 1.0
     side = max(map(len, rows))
-    marks = [["".join(" ░▒▓█"[min(4, int((value - low) / span * 5))] * 2 for value in row)] for row in values]
-    return "\n".join(f"{name:<{side}} {line[0]}" for name, line in zip(rows, marks, strict=True))
+    marks = ["".join(" ░▒▓█"[min(4, int((value - low) / span * 5))] * 2 for value in row) for row in values]
+    return "\n".join(f"{name:<{side}} {line}" for name, line in zip(rows, marks, strict=True))
 
 
 def find(name: str) -> Callable[..., list[Step]]:
@@ -102,37 +142,40 @@ def about(name: str) -> str:
 
 
 def inputs_of(name: str) -> dict[str, Any]:
-    """What can be set, and what it is otherwise."""
-    return {one: parameter.default for one, parameter in inspect.signature(find(name)).parameters.items()}
+    """Return the inputs of a lesson with their defaults."""
+    parameters = inspect.signature(find(name)).parameters
+    return {input_name: parameter.default for input_name, parameter in parameters.items()}
 
 
 def run_lesson(name: str, **inputs: Any) -> Lesson:
-    """Run a lesson, with other inputs where they are given.
+    """Run a lesson. Inputs that are given replace the defaults.
 
     >>> run_lesson("attention").value("output in base 3")
     [0.5, 0.5]
     """
     chosen = inputs_of(name)
-    for one, value in inputs.items():
-        if one not in chosen:
-            raise UserError(f"{name} has no {one!r} to set; {_said(name)}")
-        if _shape(value) != _shape(chosen[one]):
-            raise UserError(f"{name}: {one} is written like {_example(chosen[one])}; {_said(name)}")
-        _check(name, one, value)
-        chosen[one] = value
+    for input_name, value in inputs.items():
+        if input_name not in chosen:
+            raise UserError(f"{name} has no {input_name!r} to set; {_inputs(name)}")
+        if _shape(value) != _shape(chosen[input_name]):
+            example = _example(chosen[input_name])
+            raise UserError(f"{name}: {input_name} is written like {example}; {_inputs(name)}")
+        _check(name, input_name, value)
+        chosen[input_name] = value
     return Lesson(name, about(name), chosen, find(name)(**chosen))
 
 
 def parse(name: str, setting: str) -> tuple[str, Any]:
-    """`q=0,10` as a name and a value, in the shape that the lesson's own input has."""
-    one, equals, text = setting.partition("=")
+    """Read `q=0,10` as a name and a value in the shape of the lesson's own input."""
+    input_name, equals, text = setting.partition("=")
     defaults = inputs_of(name)
-    if not equals or one not in defaults:
-        raise UserError(f"--set {setting!r}: {_said(name)}")
+    if not equals or input_name not in defaults:
+        raise UserError(f"--set {setting!r}: {_inputs(name)}")
     try:
-        return one, _read(text, defaults[one])
+        return input_name, _read(text, defaults[input_name])
     except ValueError:
-        raise UserError(f"--set {setting!r}: {one} is written like {_example(defaults[one])}") from None
+        example = _example(defaults[input_name])
+        raise UserError(f"--set {setting!r}: {input_name} is written like {example}") from None
 
 
 def _read(text: str, like: Any) -> Any:
@@ -148,7 +191,7 @@ def _read(text: str, like: Any) -> Any:
 
 
 def _shape(value: Any) -> Any:
-    """Words, numbers, vectors of them, and matrices, whose rows are alike; how many there may be, a lesson says itself."""
+    """Return the shape of an input: word, words, number, numbers, matrix or ragged."""
     if isinstance(value, list | tuple):
         if value and isinstance(value[0], list | tuple):
             return "matrix" if len({len(row) for row in value}) == 1 else "ragged"
@@ -156,23 +199,23 @@ def _shape(value: Any) -> Any:
     return "word" if isinstance(value, str) else "number"
 
 
-def _check(name: str, one: str, value: Any) -> None:
-    """What no lesson can do anything with."""
+def _check(name: str, input_name: str, value: Any) -> None:
+    """Refuse empty texts, numbers that are not finite, and counts below 1."""
     if isinstance(value, list | tuple):
         for part in value:
-            _check(name, one, part)
+            _check(name, input_name, part)
     if value in ("", ()) or (isinstance(value, str) and not value.strip()):
-        raise UserError(f"{name}: {one} is empty; {_said(name)}")
+        raise UserError(f"{name}: {input_name} is empty; {_inputs(name)}")
     if isinstance(value, float) and not math.isfinite(value):
-        raise UserError(f"{name}: {one} must be made of finite numbers")
+        raise UserError(f"{name}: {input_name} must be made of finite numbers")
     if isinstance(value, int) and value < 1:
-        raise UserError(f"{name}: {one} must be 1 or more")
+        raise UserError(f"{name}: {input_name} must be 1 or more")
 
 
-def need(right: bool, what: str) -> None:
-    """What a lesson asks of its inputs."""
+def need(right: bool, message: str) -> None:
+    """Raise an error with this message if a condition of a lesson's inputs is not met."""
     if not right:
-        raise UserError(what)
+        raise UserError(message)
 
 
 def _example(value: Any) -> str:
@@ -182,7 +225,6 @@ def _example(value: Any) -> str:
     return f"{value:g}" if isinstance(value, float) else str(value)
 
 
-def _said(name: str) -> str:
-    return (
-        f"what can be set: {', '.join(f'{one}={_example(value)}' for one, value in inputs_of(name).items())}"
-    )
+def _inputs(name: str) -> str:
+    settings = (f"{input_name}={_example(value)}" for input_name, value in inputs_of(name).items())
+    return f"its inputs are: {', '.join(settings)}"

@@ -1,4 +1,4 @@
-"""A lesson as a notebook: its steps as cells that run the same code, so that numbers can be changed and run again."""
+"""Write a lesson as a notebook. Its cells run the lesson's code: change an input and run again."""
 
 import json
 from typing import Any
@@ -7,12 +7,11 @@ from regard.lessons.lesson import Lesson, inputs_of
 
 
 def notebook(shown: Lesson) -> str:
-    """A Jupyter notebook (format 4) of one lesson, from the lesson itself."""
+    """Make a Jupyter notebook (format 4) of one lesson."""
     inputs = f", set={shown.inputs!r}" if shown.inputs else ""
+    names = ", ".join(inputs_of(shown.name))
     cells = [
-        _text(
-            f"# {shown.name}\n\n{shown.about}\n\nChange an input and run again: {', '.join(inputs_of(shown.name))}."
-        ),
+        _text(f"# {shown.name}\n\n{shown.about}\n\nChange an input and run again: {names}."),
         _code(f"import regard\n\nshown = regard.lesson({shown.name!r}{inputs})"),
     ]
     for number, step in enumerate(shown.steps):
@@ -50,7 +49,7 @@ def _code(source: str) -> dict[str, Any]:
 
 
 def hash_of(text: str) -> int:
-    """The same for the same text, in every process."""
+    """Hash a text. The hash is the same in every process."""
     import zlib
 
     return zlib.crc32(text.encode())

@@ -1,4 +1,4 @@
-"""Averages and recurrences: the DAN, the RNN and its faults, the LSTM's gates, and a recurrent model that looks back.
+"""Lessons about averages and recurrence: the DAN, the RNN, the LSTM's gates, and attention to past states.
 
 Shape legend: T positions, D width, V vocabulary.
 """
@@ -16,7 +16,7 @@ BATCH = ("students opened their books", "people walked their dog", "the classroo
 
 
 def averaging(sequence: str = "AABA") -> list[Step]:
-    """The deep averaging network: what was read, not where."""
+    """The deep averaging network knows which letters were read, and not their order."""
     embedding = torch.eye(2, dtype=torch.float64)
     letters(sequence)
     turned = [
@@ -45,7 +45,7 @@ def recurrence(
     width: int = 3,
     gates: tuple[float, ...] = (1.0, 0.0, 0.0, 0.5),
 ) -> list[Step]:
-    """The RNN: one vector carries all that was read; how losses are averaged; gradients through time; gates."""
+    """The RNN: one vector for the whole context, the loss of a batch, gradients through time, and gates."""
     torch.manual_seed(1)
     lines = [sentence, *BATCH[1:]]
     tokenizer, _ = train_tokenizer(["\n".join(lines)], TokenOptions(tokens="word", document="line"))
@@ -53,11 +53,11 @@ def recurrence(
     rows = [tokenizer.prompt(line) for line in lines]
     words = sentence.split()
     advice = "the first is given, the others are predicted"
-    need(len(words) > 1, f"give a sentence of two words at the least: {advice}")
+    need(len(words) > 1, f"give a sentence of at least two words: {advice}")
     look = Look(["hidden", "embedding"])
     ids = torch.tensor([rows[0]])
     prediction, _ = model.read_from_start(ids, look=look)
-    # the first word is given, and there is no end mark
+    # The first word is given, and the sentence has no end token.
     losses = prediction.nll(torch.tensor([[*rows[0][1:], -1]]))[0, :-1]
     longest = max(map(len, rows))
     tokens = torch.tensor([row + [tokenizer.padding] * (longest - len(row)) for row in rows])
@@ -72,7 +72,7 @@ def recurrence(
         Step(
             "Reading",
             "h_i = tanh(W w_i + V h_{i-1})",
-            "The same weights at every step; each state is made of the word and the state before.",
+            "Every step has the same weights. Each state is computed from the word and the state before it.",
             {"h": numbers(look.values["hidden"][0])},
             grid(numbers(look.values["hidden"][0]), words, [f"h{n}" for n in range(width)]),
         ),
@@ -94,7 +94,7 @@ def recurrence(
         Step(
             "Gradients through time",
             "dL_3 / dw_j",
-            "How much the last loss depends on each word's vector: less, the farther back.",
+            "The gradient of the last loss with respect to each word's vector: smaller for earlier words.",
             {"gradient": numbers(gradient[0].norm(dim=1))},
         ),
         _powers(),
@@ -103,11 +103,11 @@ def recurrence(
 
 
 def _powers() -> Step:
-    """What a matrix does when it is applied again and again."""
+    """Norms of the powers of a matrix."""
     return Step(
         "V^k",
         "h_i is about sum_j V^(i-j) W w_j",
-        "Powers of a matrix shrink or blow up with its largest eigenvalue: forgetting, or exploding.",
+        "Powers of a matrix vanish or explode with its largest eigenvalue, and so do the gradients.",
         {
             f"eigenvalue {value}": [
                 float(
@@ -123,7 +123,7 @@ def _powers() -> Step:
 
 
 def _gated(gates: tuple[float, ...]) -> Step:
-    """An LSTM whose forget gate is set, and whose input gate is shut: the cell is multiplied."""
+    """An LSTM with a given forget gate and an input gate of 0: the cell is multiplied by the forget gate."""
     model = Lstm(2, Lstm.Config(layers=1, width=len(gates), dropout=0.0)).double().eval()
     cell = torch.ones(1, 1, len(gates), dtype=torch.float64)
     state = RecurrentState(torch.zeros(1, dtype=torch.long), torch.zeros_like(cell), cell)
@@ -138,7 +138,7 @@ def _gated(gates: tuple[float, ...]) -> Step:
     return Step(
         "The LSTM's gates",
         "c_i = f * c_{i-1} + i * g",
-        "A gate decides for each part of the vector what is kept; here nothing new comes in.",
+        "A gate scales each component of the cell. Here the input gate is 0.",
         {
             "cell before": numbers(cell[0, 0]),
             "forget gate": list(gates),
@@ -148,7 +148,7 @@ def _gated(gates: tuple[float, ...]) -> Step:
 
 
 def attentive(sentence: str = "the students opened their books unwillingly", width: int = 4) -> list[Step]:
-    """A recurrent model that looks back at its earlier states: 4 scores at the fifth word, 5 at the sixth."""
+    """A recurrent model that attends to its earlier states: 4 scores at the fifth word, 5 at the sixth."""
     torch.manual_seed(1)
     words = sentence.split()
     tokenizer, _ = train_tokenizer([sentence], TokenOptions(tokens="word", document="line"))
@@ -169,14 +169,14 @@ def attentive(sentence: str = "the students opened their books unwillingly", wid
         Step(
             "Looking back",
             "a_ij = softmax over j < i of h_i . h_j",
-            "Strictly earlier states: the first word has nothing to look at.",
+            "Only strictly earlier states have weights, so the first word has none.",
             {"scores at each word": counts, "weights": numbers(weights_TT)},
             grid(numbers(weights_TT), words, words),
         ),
         Step(
             "The weighted average",
             "c_i = sum_j a_ij h_j",
-            "What it found there.",
+            "The context is the average of the earlier states by the weights.",
             {
                 "hidden": numbers(look.values["hidden"][0, -1]),
                 "context": numbers(look.values["context"][0, -1]),
@@ -185,7 +185,7 @@ def attentive(sentence: str = "the students opened their books unwillingly", wid
         Step(
             "Join and predict",
             "P(w) = softmax(U tanh(W [h_i; c_i]))",
-            "State and context side by side, then one softmax over the vocabulary.",
+            "State and context are concatenated, and one softmax over the vocabulary follows.",
             {
                 "joined width": 2 * width,
                 "vocabulary": tokenizer.size,

@@ -2,12 +2,13 @@
 
 A family is named in one of three ways:
 
-    lstm                 a family of regard: one line in FAMILIES
+    lstm                 a family of regard: a line in FAMILIES
     mine                 a family of an installed package, under the entry-point group `regard.families`
     my_module:Family     a class in any module that Python can import
 
-`family_class` answers all three, and is for names that the person gave. `known_family` answers the first two, and is for
-names that a file gives, such as a run's config.json: a name in a file never makes Python import a module.
+`family_class` accepts all three forms, and is for names from the user. `known_family` accepts the first two
+forms, and is for names from files, such as a run's config.json. A name in a file therefore never makes Python
+import a module.
 """
 
 import inspect
@@ -41,9 +42,9 @@ PAGE = "docs/your-own-family.md"
 
 
 def family_class(name: "str | type[LanguageModel]") -> "type[LanguageModel]":
-    """The family that the person named: by a registered name, as MODULE:CLASS, or by its class.
+    """Return the family with this name (a registered name or MODULE:CLASS), or the class itself.
 
-    A name that leads to no family is the user's mistake.
+    Raises a UserError if there is no such family, or if the class is not a complete language model.
     """
     if not isinstance(name, str):
         return _checked(name, name.__qualname__)
@@ -58,7 +59,7 @@ def family_class(name: "str | type[LanguageModel]") -> "type[LanguageModel]":
 
 
 def known_family(name: str) -> "type[LanguageModel] | None":
-    """The family of regard, or of an installed package, that has this name; None if there is none."""
+    """Return the family of regard or of an installed package with this name, or None."""
     if name in FAMILIES:
         return _attribute(FAMILIES[name])
     for point in _installed():
@@ -72,12 +73,12 @@ def known_family(name: str) -> "type[LanguageModel] | None":
 
 
 def family_names() -> list[str]:
-    """The families of regard, then those of installed packages."""
+    """Return the names of regard's families, then those of installed packages."""
     return [*FAMILIES, *(point.name for point in _installed() if point.name not in FAMILIES)]
 
 
 def family_name(family: "type[LanguageModel]") -> str:
-    """The name by which a family is named again: its registered name, or MODULE:CLASS."""
+    """Return the registered name of a family, or MODULE:CLASS."""
     path = f"{family.__module__}:{family.__qualname__}"
     for name, place in FAMILIES.items():
         if place == path:
@@ -89,7 +90,7 @@ def family_name(family: "type[LanguageModel]") -> str:
 
 
 def families_that_read(reads: str) -> list[str]:
-    """The families of regard that are trained on this kind of data: text, or pairs."""
+    """Return the names of regard's families that are trained on this kind of data (text or pairs)."""
     return [name for name, path in FAMILIES.items() if _attribute(path).reads == reads]
 
 
@@ -103,17 +104,17 @@ def _attribute(path: str):
 
 
 def _from_module(name: str) -> object:
-    """The attribute of a module that the person named. The module may lie in the current folder."""
+    """Return the object MODULE:ATTRIBUTE. The module may lie in the current folder."""
     module, _, attribute = name.partition(":")
-    if not {"", os.getcwd()} & {*sys.path}:  # the installed command `regard` begins without it
+    if not {"", os.getcwd()} & {*sys.path}:  # the path of the installed command `regard` lacks this folder
         sys.path.append(os.getcwd())
     try:
         namespace = vars(import_module(module))
     except ModuleNotFoundError as error:
         if error.name != module.partition(".")[0] and error.name != module:
             raise UserError(f"{name}: {module} needs the module {error.name}, which is missing") from error
-        here = "name a module that is installed or lies in this folder, as MODULE:CLASS"
-        raise UserError(f"{name}: there is no module {module}; {here}") from None
+        advice = "name a module that is installed or lies in this folder, as MODULE:CLASS"
+        raise UserError(f"{name}: there is no module {module}; {advice}") from None
     except Exception as error:
         raise UserError(f"{name}: {module} cannot be imported ({type(error).__name__}: {error})") from error
     if attribute not in namespace:
@@ -124,16 +125,16 @@ def _from_module(name: str) -> object:
 
 
 def _checked(family: object, name: str) -> "type[LanguageModel]":
-    """The class, if it is a language model that can be built."""
+    """Return the class if it is a complete language model, or raise a UserError."""
     from regard.models.contract import LanguageModel
 
     if not (isinstance(family, type) and issubclass(family, LanguageModel)):
-        raise UserError(f"{name} is not a subclass of LanguageModel; {PAGE} shows one")
+        raise UserError(f"{name} is not a subclass of LanguageModel; {PAGE} shows how to write a family")
     missing = [*family.__abstractmethods__] if inspect.isabstract(family) else []
     names = {field for base in family.__mro__ for field in vars(base)}
     missing += [field for field in ("family", "Config") if field not in names]
     if missing:
         raise UserError(
-            f"{name} is not a whole language model: it lacks {', '.join(sorted(missing))}; see {PAGE}"
+            f"{name} is not a complete language model: it lacks {', '.join(sorted(missing))}; see {PAGE}"
         )
     return family

@@ -1,11 +1,11 @@
-"""A recurrent model that looks back: its prediction sees a weighted average of its strictly earlier hidden states.
+"""A recurrent language model with attention to its earlier hidden states.
 
-    a_ij = softmax over the earlier j of score(h_i, h_j),  c_i = sum_j a_ij h_j,  P(w_{i+1}) = softmax(U [h_i; c_i])
+    a_ij = softmax over j < i of score(h_i, h_j),   c_i = sum_j a_ij h_j,   P(w_{i+1}) = softmax(U [h_i; c_i])
 
-Attention does not feed back into the recurrence, so training has no loop over time: PyTorch's kernel runs over the whole segment, then
-attention is computed for all positions at once.
+Attention does not feed back into the recurrence. Training therefore needs no loop over time: PyTorch's
+recurrent kernel runs over the whole segment, and attention is then computed for all positions at once.
 
-Shape legend: B rows, T positions, D width, L layers, S remembered states, K = S + T.
+Shape legend: B rows, T positions, D width, L layers, S stored states, K = S + T.
 """
 
 from dataclasses import dataclass, replace
@@ -29,11 +29,13 @@ from regard.ranges import check_at_least, check_share
 
 @dataclass(frozen=True)
 class AttentiveState(State):
+    """The state of the recurrence, and the earlier hidden states that attention can reach."""
+
     hidden_BLD: Tensor
     cell_BLD: Tensor | None
     past_BSD: Tensor  # earlier hidden states, the newest last
-    slot_BS: Tensor  # 1 + the position of each, 0 where there is none
-    token_BS: Tensor  # the word that was read there
+    slot_BS: Tensor  # 1 + the position of each earlier state, 0 for an empty slot
+    token_BS: Tensor  # the word that was read at that position
 
 
 @final
@@ -43,7 +45,7 @@ class Attentive(LanguageModel):
     training_defaults: ClassVar[dict[str, Any]] = {
         "learning_rate": 0.01,
         "segment": 32,
-        "warmup": 0.15,  # with a shorter warm-up, some seeds stay on a plateau
+        "warmup": 0.15,  # with a shorter warm-up, the loss of some seeds stays on a plateau
     }
     medium: ClassVar[dict[str, Any]] = {
         "layers": 2,
@@ -55,34 +57,32 @@ class Attentive(LanguageModel):
         "learning_rate": 0.003,
         "weight_decay": 0.02,
     }
-    batch_tokens, row_tokens = (
-        1 << 12,
-        1 << 8,
-    )  # every state of a call is compared with every other one, visible or not
+    # Small calls: attention scores all pairs of states in a call, and the mask hides some of them afterwards.
+    batch_tokens, row_tokens = 1 << 12, 1 << 8
 
     @dataclass(frozen=True, kw_only=True)
     class Config:
         cell: CellName = "lstm"
         """The recurrent cell."""
         layers: int = 1
-        """Recurrent layers that are stacked."""
+        """Number of recurrent layers."""
         width: int = 256
-        """Features of an embedding and of a hidden state."""
+        """Number of features of an embedding and of a hidden state."""
         score: ScoreName = "bilinear"
-        """The score function of a hidden state and an earlier one."""
+        """Score function of attention, between a hidden state and an earlier one."""
         lookback: int = 64
-        """How many earlier states attention can reach."""
+        """Number of earlier hidden states that attention can reach."""
         dropout: float = 0.3
-        """Share of features left out while training, the same along a row."""
+        """Share of features set to zero in training, the same features at every position of a row."""
         weight_dropout: float = 0.0
-        """Share of the weights from state to state left out while training (AWD-LSTM)."""
+        """Share of the recurrent weights set to zero in training (AWD-LSTM)."""
         tied: bool = True
-        """State and context are projected to the embedding's width, and the readout uses the embedding's own vectors.
-
-        Off: Read state and context out directly, with vectors of the readout's own instead of the embedding's.
+        """State and context are projected to the width of the embedding, and the readout shares the vectors
+        of the embedding. Off: Give the readout its own vectors, for state and context without a projection.
         """
         copy: CopyName = "none"
-        """Copy earlier words: average of softmax and attention, or a gate learned in the attention's softmax (pointer sentinel)."""
+        """Copy earlier words: with weight 1/2 (average), or with a learned weight (gate: the pointer sentinel
+        of Merity et al. 2017)."""
 
         def __post_init__(self) -> None:
             check_at_least(1, layers=self.layers, width=self.width, lookback=self.lookback)

@@ -1,11 +1,13 @@
-"""Backpacks: every word carries several sense vectors, and a Transformer only says how much of each is used.
+"""The Backpack language model: each word has several sense vectors, and a Transformer computes their weights.
 
-    C(x)_l from the embedding alone;  alpha_l = softmax(K_l^T Q_l) of the Transformer's features, causal;
-    o_i = sum_j sum_l alpha_{l,i,j} C(x_j)_l;   P(w_{i+1}) = softmax(E o_i)
+    C(x)_l                    sense l of a word, a function of the word's embedding alone
+    alpha_l = softmax(Q_l K_l^T)          causal; queries and keys are maps of the Transformer's features
+    o_i = sum_j sum_l alpha_{l,i,j} C(x_j)_l,   P(w_{i+1}) = softmax(E o_i)      (Hewitt et al. 2023)
 
-The prediction is linear in the senses, so the contribution of a sense to any word's score can be read off.
+The scores are linear in the senses, so that each score is a sum of the contributions of senses.
 
-Shape legend: B rows, T positions, S slots remembered, L senses, D width, E width of a sense's query, K positions asked for.
+Shape legend: B rows, T positions, S slots, L senses, D width, E width of a sense's query, K selected
+positions.
 """
 
 from collections.abc import Callable
@@ -25,13 +27,15 @@ from regard.parts.attention import at_value, weigh
 from regard.parts.layers import drop
 from regard.parts.look import Look, Site, at_site, attention_sites, declare, values_at
 from regard.parts.scores import ScaledDot
-from regard.parts.senses import SenseNetwork, weave
+from regard.parts.senses import SenseNetwork, sum_senses
 from regard.parts.slots import fixed_size, remember, shortened
 from regard.ranges import check_at_least
 
 
 @dataclass(frozen=True)
 class BackpackState(State):
+    """The KV cache of the Transformer, and the keys and sense vectors of the words read so far."""
+
     fills_front: ClassVar[bool] = False
 
     trunk: TrunkState
@@ -60,13 +64,14 @@ class Backpack(LanguageModel):
     steady = True
     bounded: ClassVar[bool] = True
     training_defaults: ClassVar[dict[str, Any]] = {"optimiser": "muon", "learning_rate": 0.012, "batch": 32}
-    compiles: ClassVar[bool] = False  # torch 2.11 compiles it to NaN on an H200; not on a CPU, nor with 2.13
+    # On an H200, the code that torch 2.11 compiles gives NaN. On a CPU, and with torch 2.13, it is right.
+    compiles: ClassVar[bool] = False
     medium: ClassVar[dict[str, Any]] = MEDIUM | {"senses": 16}
 
     @dataclass(frozen=True, kw_only=True)
     class Config(TrunkConfig):
         senses: int = 4
-        """Sense vectors of a word."""
+        """Number of sense vectors of a word."""
 
         def __post_init__(self) -> None:
             super().__post_init__()
@@ -82,14 +87,14 @@ class Backpack(LanguageModel):
         self.trunk = Trunk(config)
         if self.trunk.embedding_width != config.width:
             raise UserError(
-                f"`positions` {config.positions} are appended to the embedding, which is a backpack's readout: choose others"
+                f"`positions` {config.positions} would lengthen the embedding, which is the readout of a "
+                "backpack: choose other positions"
             )
         self.embedding = nn.Embedding(vocabulary_size + 2, config.width)
-        nn.init.normal_(
-            self.embedding.weight, std=0.1
-        )  # the senses are read out by it, without a norm in between
+        # The embedding is the readout of the senses, without a norm before it.
+        nn.init.normal_(self.embedding.weight, std=0.1)
         self.senses = SenseNetwork(config.width, config.senses)
-        self.project = nn.Linear(config.width, 2 * config.width)  # query and key side by side
+        self.project = nn.Linear(config.width, 2 * config.width)  # one product computes queries and keys
         self.score = ScaledDot()
         self.readout = Readout(vocabulary_size, config.width, tied=True)
 
@@ -119,9 +124,8 @@ class Backpack(LanguageModel):
             embedded_BTD, tokens_BT != self.padding, state.trunk, look, padded
         )
         cache = (state.key_BLSE, state.senses_BLSD)
-        if (
-            self.training
-        ):  # the backward pass works the senses, L x T x D, out again: they are not kept for it
+        if self.training:
+            # The backward pass computes the senses (L x T x D for each row) again instead of storing them.
             out = checkpoint(
                 self._sum_senses, x_BTD, embedded_BTD, placement, cache, look, use_reentrant=False
             )
@@ -146,7 +150,10 @@ class Backpack(LanguageModel):
         cache: tuple[Tensor, Tensor],
         look: Look | None,
     ) -> tuple[Tensor, Tensor, Tensor, tuple[Tensor, Tensor] | None]:
-        """(o_BTD, keys, senses, (weights, senses that were summed)): the last only outside training, to explain a prediction."""
+        """Return o_BTD, the new buffers of keys and senses, and (weights, senses) to explain a prediction.
+
+        In training, None is returned instead of the weights and senses.
+        """
         senses_BLTD = self.senses(embedded_BTD)
         senses_BLTD = at_site(look, "senses", senses_BLTD)
         query_BLTE, key_BLTE = (
@@ -158,25 +165,22 @@ class Backpack(LanguageModel):
             query_BLTE, seen_key, score=self.score, mask=placement.mask, look=look, site="senses.attention"
         )
         used = None if self.training else (weights_BLTS, seen_senses)
-        return weave(weights_BLTS.to(senses.dtype), seen_senses), key, senses, used
+        return sum_senses(weights_BLTS.to(senses.dtype), seen_senses), key, senses, used
 
 
 @dataclass(frozen=True)
 class Terms:
-    """What the features are the sum of."""
+    """The factors of the sum o_i, and the vector that an edit of the features added to o_i."""
 
     weights_BLTS: Tensor
     senses_BLSD: Tensor
-    position_BS: Tensor
-    edited_BTD: Tensor | None  # what an edit at the features added
+    position_BS: Tensor  # the position of each slot, -1 for empty slots
+    edited_BTD: Tensor | None
 
 
 @final
 class SensePrediction(Prediction):
-    """A softmax whose scores are sums over senses and positions.
-
-    score_i(w) = b_w + sum_l sum_j alpha_{l,i,j} C(x_j)_l . E_w
-    """
+    """A softmax whose scores are sums: score_i(w) = b_w + sum_l sum_j alpha_{l,i,j} C(x_j)_l . E_w."""
 
     def __init__(self, softmax: SoftmaxPrediction, terms: Terms):
         self.softmax, self.terms = softmax, terms

@@ -1,10 +1,12 @@
-"""Copying: one softmax says which earlier word comes again, and whether one does at all.
+"""Copying: attention weights a_j over earlier words are also probabilities that word j comes again.
 
     average  P(w) = 1/2 P_vocabulary(w) + 1/2 sum over earlier j with w_j = w of a_j
-    gate     a learned sentinel stands beside the earlier words in the same softmax; the weight on it is the gate g:
-             P(w) = g P_vocabulary(w) + sum over earlier j with w_j = w of a_j            (Merity et al. 2017, equations 5 to 8)
+    gate     P(w) = g P_vocabulary(w) + sum over earlier j with w_j = w of a_j
 
-Shape legend: B rows, T positions, S positions that can be copied from, D width.
+The gate g is the weight of a learned sentinel in the softmax of the a_j, so that g + sum_j a_j = 1 (Merity et
+al. 2017, equations 5 to 8).
+
+Shape legend: B rows, T positions, S positions to copy from, D width.
 """
 
 import math
@@ -13,7 +15,7 @@ from typing import Literal, final
 import torch
 from torch import Tensor, nn
 
-from regard.parts.attention import Normaliser, at_value, beside, mix, softmax, weigh
+from regard.parts.attention import Normaliser, at_value, mix, softmax, softmax_with_extra, weigh
 from regard.parts.look import Look
 from regard.parts.masks import Mask
 from regard.parts.scores import ScaledDot, Score
@@ -22,39 +24,39 @@ CopyName = Literal["none", "average", "gate"]
 
 
 def copy_column(copy: CopyName) -> str | None:
-    """The name of the column beside the earlier words: with a gate it is the vocabulary."""
+    """Return the name of the extra column of the weights: the vocabulary for a gate, None without a gate."""
     return "(vocabulary)" if copy == "gate" else None
 
 
 @final
 class Copier(nn.Module):
-    """Attention whose weights are also probabilities of copying."""
+    """Attention over earlier words whose weights are also probabilities of copying."""
 
     def __init__(self, copy: CopyName, width: int, positions: int):
         super().__init__()
         self.sentinel = nn.Parameter(torch.randn(width) / math.sqrt(width)) if copy == "gate" else None
-        # beside so many positions of like scores the gate starts at 0.9: the vocabulary is learned first
+        # With equal scores at all positions, the gate starts at 0.9, so that the vocabulary is learned first.
         self.offset = nn.Parameter(torch.tensor(math.log(9 * positions))) if copy == "gate" else None
 
     def weights(
         self, query_BTD: Tensor, key_BSD: Tensor, *, score: Score, mask: Mask, look: Look | None, site: str
     ) -> Tensor:
-        """(B, 1, T, S), or (B, 1, T, S + 1) with the weight of the gate last."""
+        """(B, 1, T, S): the attention weights; (B, 1, T, S + 1) with the gate as the last column."""
         query_B1TD, key_B1SD = query_BTD.unsqueeze(1), key_BSD.unsqueeze(1)
         normalise: Normaliser = softmax
         if self.sentinel is not None and self.offset is not None:
-            normalise = beside(score(query_B1TD, self._sentinel(key_BSD)) + self.offset)
+            normalise = softmax_with_extra(score(query_B1TD, self._sentinel(key_BSD)) + self.offset)
         return weigh(query_B1TD, key_B1SD, score=score, mask=mask, normalise=normalise, look=look, site=site)
 
     def copied(self, weights_B1TS: Tensor, positions: int) -> Tensor:
-        """(B, T, S): the mass copied from each position."""
+        """(B, T, S): the probability mass that is copied from each position."""
         copied_BTS = weights_B1TS.squeeze(1)[:, :, :positions]
         return copied_BTS / 2 if self.sentinel is None else copied_BTS
 
     def forward(
         self, query_BTD: Tensor, key_BSD: Tensor, *, score: Score, mask: Mask, look: Look | None, site: str
     ) -> tuple[Tensor, Tensor]:
-        """(copied_BTS, mixed_BTD): the mass copied from each position, and the average of the keys by the same weights."""
+        """Return the mass that is copied from each position, and the keys averaged by the same weights."""
         weights_B1TS = self.weights(query_BTD, key_BSD, score=score, mask=mask, look=look, site=site)
         value_B1SD = at_value(key_BSD.unsqueeze(1), mask, look, site)
         if self.sentinel is not None:
@@ -68,7 +70,7 @@ class Copier(nn.Module):
 
 @final
 class Pointer(nn.Module):
-    """One more attention, for models whose own have many heads: q = tanh(W x), k = V x."""
+    """An attention for copying alone, with q = tanh(W x) and k = V x, for models with many heads."""
 
     def __init__(self, copy: CopyName, width: int, positions: int):
         super().__init__()
@@ -77,7 +79,7 @@ class Pointer(nn.Module):
         self.score = ScaledDot()
 
     def forward(self, x_BTD: Tensor, key_BSD: Tensor, mask: Mask, look: Look | None) -> Tensor:
-        """(B, T, S): the mass copied from each position."""
+        """(B, T, S): the probability mass that is copied from each position."""
         query_BTD = torch.tanh(self.query(x_BTD))
         weights_B1TS = self.copier.weights(
             query_BTD, key_BSD, score=self.score, mask=mask, look=look, site="copy"

@@ -1,8 +1,10 @@
-"""Deep averaging network: the average of the embeddings read so far, then a feed-forward network. It knows which words, not where.
+"""Deep averaging network: a feed-forward network reads the average of the embeddings of earlier words.
 
-    a_i = 1/i sum_{j <= i} w_j,   P(w_{i+1}) = softmax(U f(... f(W_1 a_i)))
+    a_i = 1/i sum_{j <= i} w_j,   P(w_{i+1}) = softmax(U f(... f(W_1 a_i)))           (Iyyer et al. 2015)
 
-Shape legend: B rows, T positions, D width, S words remembered, K = S + T.
+The average does not depend on the order of the words.
+
+Shape legend: B rows, T positions, D width, S stored words, K = S + T.
 """
 
 from dataclasses import dataclass, replace
@@ -24,8 +26,10 @@ from regard.ranges import check_at_least, check_share
 
 @dataclass(frozen=True)
 class DanState(State):
-    average_BD: Tensor  # of all words read so far, if all of them count
-    slot_BS: Tensor  # 1 + each of the last words, 0 where there is none, if only the last words count
+    """The average of all words (if `lookback` is 0), or else the last words."""
+
+    average_BD: Tensor  # the average of all words read so far; no features if `lookback` is above 0
+    slot_BS: Tensor  # 1 + the id of each of the last words, 0 for an empty slot; no slots if `lookback` is 0
 
 
 @final
@@ -45,15 +49,16 @@ class Dan(LanguageModel):
     @dataclass(frozen=True, kw_only=True)
     class Config:
         lookback: int = 4
-        """How many of the last words are averaged; 0: all."""
+        """Number of last words in the average; 0: all words."""
         layers: int = 2
-        """Layers of the feed-forward network."""
+        """Number of layers of the feed-forward network."""
         width: int = 256
-        """Features of an embedding and of a layer."""
+        """Number of features of an embedding and of a layer."""
         dropout: float = 0.2
-        """Share of features left out while training."""
+        """Share of features set to zero in training."""
         tied: bool = True
-        """The readout uses the embedding's own vectors. Off: Give the readout vectors of its own, instead of the embedding's."""
+        """The readout shares the vectors of the embedding. Off: Give the readout its own vectors, instead of
+        the embedding's."""
 
         def __post_init__(self) -> None:
             check_at_least(0, lookback=self.lookback)
@@ -102,7 +107,7 @@ class Dan(LanguageModel):
     def _average_of_all(
         self, packed: Packed, x_BTD: Tensor, state: DanState, look: Look | None
     ) -> tuple[Tensor, DanState]:
-        """The running average is all that must be remembered."""
+        """Return the running averages and the new state, which stores the last average only."""
         length, length_B = x_BTD.shape[1], packed.length_B
         count_BT1 = (packed.positions(state.position_B) + 1).unsqueeze(2)
         past_BTD = (state.average_BD * state.position_B.unsqueeze(1)).unsqueeze(1) / count_BT1
@@ -110,35 +115,36 @@ class Dan(LanguageModel):
         if look is not None:
             place_BT = count_BT1.squeeze(2) - 1
             place = Place(place_BT, place_BT, causal.visible(length, length, x_BTD.device), "weights")
-            changed = _look(look, place, count_BT1, x_BTD)
+            changed = _at_attention(look, place, count_BT1, x_BTD)
             average_BTD = average_BTD if changed is None else past_BTD + changed
-        last_BD = newest(torch.cat([state.average_BD.unsqueeze(1), average_BTD], 1), length_B + 1, 1).squeeze(
-            1
-        )
+        all_BKD = torch.cat([state.average_BD.unsqueeze(1), average_BTD], 1)
+        last_BD = newest(all_BKD, length_B + 1, 1).squeeze(1)
         return average_BTD, DanState(state.position_B + length_B, last_BD, state.slot_BS)
 
     def _average_of_last(
         self, packed: Packed, x_BTD: Tensor, state: DanState, look: Look | None
     ) -> tuple[Tensor, DanState]:
+        """Return the averages of the last `lookback` words and the new state, which stores these words."""
         words, length = self.config.lookback, x_BTD.shape[1]
         recent = Recent(packed.tokens_BT, x_BTD, state.slot_BS, words - 1, self.embedding)
         (average_BTD,) = recent.averages([(0, words)])
         if look is not None:
-            first = recent.keep - state.slot_BS.shape[1]  # before the beginning there is nothing to look at
+            first = recent.keep - state.slot_BS.shape[1]  # columns before `first` are empty in every row
             near_TK = (causal & lookback(words - 1)).visible(length, recent.slot_BK.shape[1], x_BTD.device)
             near_BTK = (near_TK & (recent.slot_BK > 0).unsqueeze(1))[:, :, first:]
             offsets = torch.arange(first - recent.keep, length, device=x_BTD.device)
             column_BK = state.position_B.unsqueeze(1) + offsets
             place = Place(packed.positions(state.position_B), column_BK, near_BTK, "weights")
-            changed = _look(look, place, near_BTK.sum(2, keepdim=True), recent.embedded_BKD[:, first:])
+            count_BT1 = near_BTK.sum(2, keepdim=True)
+            changed = _at_attention(look, place, count_BT1, recent.embedded_BKD[:, first:])
             average_BTD = average_BTD if changed is None else changed
         return average_BTD, DanState(
             state.position_B + packed.length_B, state.average_BD, recent.slots(packed.length_B)
         )
 
 
-def _look(look: Look, place: Place, count_BT1: Tensor, x_BKD: Tensor) -> Tensor | None:
-    """An average is attention with equal weights, 1/n each. Changed weights make another average."""
+def _at_attention(look: Look, place: Place, count_BT1: Tensor, x_BKD: Tensor) -> Tensor | None:
+    """Show the average as attention with equal weights 1/n. Return the new average if weights are edited."""
     assert place.visible_BTK is not None
     weights_B1TK = look.at_weights(
         "attention", (place.visible_BTK / count_BT1).to(x_BKD.dtype).unsqueeze(1), place

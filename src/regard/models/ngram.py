@@ -1,8 +1,9 @@
-"""n-grams: P(w_i | w_1..w_{i-1}) = P(w_i | w_{i-n+1}..w_{i-1}), counted, not trained.
+"""The n-gram language model: P(w_i | w_1..w_{i-1}) = P(w_i | w_{i-n+1}..w_{i-1}), estimated from counts.
 
-The state holds which n-grams end at the last token: one node for each order (see `ngram_counts`).
+The state holds the n-grams that end at the last token, as a node for each order (see ngram_counts.py).
 
-Shape legend: B rows, T positions, N = B x T, V vocabulary, O orders below the highest, K positions asked for.
+Shape legend: B rows, T positions, N = B x T, V vocabulary, O orders below the highest, G n-grams of an order,
+A active positions (those whose context was counted), K selected positions.
 """
 
 from collections.abc import Callable, Mapping
@@ -21,7 +22,10 @@ from regard.tokens.contract import Encoded
 
 @dataclass(frozen=True)
 class NgramState(State):
-    nodes_BO: Tensor  # 1 + the node of the n-gram of order 1..n-1 that ends at the last token, 0 if it was never counted
+    """The n-grams that end at the last token, the contexts of the next word."""
+
+    # 1 + the node of the n-gram of order 1..n-1 that ends at the last token; 0 if it was never counted.
+    nodes_BO: Tensor
 
 
 @final
@@ -33,15 +37,16 @@ class Ngram(LanguageModel):
     @dataclass(frozen=True, kw_only=True)
     class Config:
         order: int = 5
-        """Words of an n-gram: n-1 words of context and the next one."""
+        """Number of words in an n-gram: n-1 words of context, and the next word."""
         smoothing: Literal["maximum-likelihood", "add-k", "kneser-ney", "modified-kneser-ney"] = (
             "modified-kneser-ney"
         )
-        """How unseen words get a share of the probability; Kneser-Ney is interpolated."""
+        """Smoothing, which gives probability to unseen words. Kneser-Ney smoothing is interpolated."""
         k: float = 1.0
-        """The number that add-k adds to every count."""
+        """The number that add-k smoothing adds to every count."""
         prune: tuple[int, ...] = (0,)
-        """Leave out n-grams that were counted this often or less: a number for each order, the last for all above (Kneser-Ney)."""
+        """Leave out n-grams with a count of at most this number: a number for each order, the last one for
+        all higher orders (Kneser-Ney)."""
 
         def __post_init__(self) -> None:
             if self.order < 1:
@@ -49,13 +54,13 @@ class Ngram(LanguageModel):
             if not 0 < self.k < float("inf"):
                 raise UserError("`k` must be above 0")
             if self.k != 1 and self.smoothing != "add-k":
-                raise UserError(f"`k` goes with `smoothing` add-k, not with {self.smoothing}")
+                raise UserError(f"`k` is for `smoothing` add-k, not for {self.smoothing}: leave out `k`")
             if not self.prune or self.prune[0] != 0 or list(self.prune) != sorted(self.prune):
                 raise UserError(
-                    "`prune` must begin with 0 and never fall, for example 0 0 1; `cutoff` prunes words"
+                    "`prune` must begin with 0 and never decrease, for example 0 0 1 (`cutoff` prunes words)"
                 )
             if any(self.prune) and not self.smoothing.endswith("kneser-ney"):
-                raise UserError(f"`prune` goes with Kneser-Ney smoothing, not with {self.smoothing}")
+                raise UserError(f"`prune` is for Kneser-Ney smoothing, not for {self.smoothing}")
 
     def __init__(self, vocabulary_size: int, config: Config):
         super().__init__(vocabulary_size, config)
@@ -73,7 +78,7 @@ class Ngram(LanguageModel):
         self.take(ngram_smoothing.estimate(counts, size, smoother, config.prune))
 
     def take(self, tables: list[ngram_smoothing.Table]) -> None:
-        """Use these tables, order 0 first. Only words are predicted, so the probability of the start mark is left out."""
+        """Use these tables, order 0 first. The start mark is never predicted: its probability is left out."""
         for order, table in enumerate(tables):
             self.register_buffer(f"log_prob_{order}", table.log_prob_G[: self.vocabulary_size])
             if order > 1:
@@ -98,14 +103,14 @@ class Ngram(LanguageModel):
     ) -> tuple[Prediction, NgramState]:
         real_BT = tokens_BT != self.padding
         number_T = torch.arange(1, real_BT.shape[1] + 1, device=real_BT.device)
-        place_BT = torch.where(real_BT, number_T, 0)  # 0 is the place of what the state brought
-        before = _before(place_BT)
+        place_BT = torch.where(real_BT, number_T, 0)  # place 0 holds the nodes of the state
+        at_last_token = _at_last_token(place_BT)
         word_N = (tokens_BT < self.vocabulary_size).flatten()
         node_BT, nodes = tokens_BT.masked_fill(~real_BT, -1), []
         for order in range(1, self.order):
             if order > 1:
                 earlier_BT = torch.cat([state.nodes_BO[:, order - 2 : order - 1] - 1, node_BT], 1)
-                context_N = before(earlier_BT).flatten()
+                context_N = at_last_token(earlier_BT).flatten()
                 active = (context_N >= 0).logical_and_(word_N).nonzero().squeeze(1)
                 node_BT = torch.full_like(tokens_BT, -1)
                 node_BT.view(-1)[active] = self.find(order, context_N.take(active), tokens_BT.take(active))
@@ -121,11 +126,12 @@ class Ngram(LanguageModel):
         return NgramPrediction(self, tokens_BT.shape, nodes, tokens_BT), new
 
     def find(self, order: int, context_N: Tensor, word_N: Tensor) -> Tensor:
-        """The node of each n-gram `context word` of this order, -1 if it was never counted."""
+        """Return the node of each n-gram (context, word) of this order, -1 if it was never counted."""
         keys = self.get_buffer(f"key_{order}")
         if not len(keys):
             return torch.full_like(context_N, -1)
-        # sorted keys are looked up in the order of the table, so the processor's cache helps
+        # Sorted keys are looked up in the order of the table, which makes better use of the processor's
+        # cache.
         key_N, order_N = (context_N * self.vocabulary_size + word_N).sort()
         place_N = torch.searchsorted(keys, key_N).clamp_(max=len(keys) - 1)
         node_N = torch.where((keys.take(place_N) == key_N).logical_and_(key_N >= 0), place_N, -1)
@@ -134,9 +140,13 @@ class Ngram(LanguageModel):
 
 @final
 class NgramPrediction(Prediction):
-    """`nodes[k - 1]` (B, T) are the nodes of the n-grams of order k that end at each position: the contexts of the next word."""
+    """The probabilities after the contexts that end at each position."""
 
     def __init__(self, model: Ngram, shape: torch.Size, nodes: list[Tensor], read_BT: Tensor | None):
+        """`nodes[k - 1]` (B, T) are the nodes of the n-grams of order k that end at each position.
+
+        `read_BT` are the tokens of the call, or None.
+        """
         self.model, self.shape, self.nodes = model, shape, nodes
         self._read_BT = read_BT
 
@@ -153,10 +163,14 @@ class NgramPrediction(Prediction):
         return torch.where(targets_BT >= 0, -log_prob_N.view_as(targets_BT), 0.0)
 
     def _chain(self, targets_BT: Tensor):
-        """(order, active, context, node) from order 2 up: the flat positions whose context was counted, the contexts' nodes, and the nodes
-        of the n-grams that the targets make with them, -1 if never counted."""
+        """Yield (order, active, contexts, nodes) for each order from 2.
+
+        `active` are the flat positions whose context was counted. The nodes are those of the contexts, and of
+        the n-grams that consist of a context and its target (-1 if never counted).
+        """
         model, target_N = self.model, targets_BT.flatten()
-        # where the target is the token that is read next, reading has found its n-grams already; mostly ends of documents remain
+        # If a target is also the next token of the call, forward() has found its n-grams already. Mostly the
+        # targets at the ends of documents remain.
         unread_BT = torch.ones_like(targets_BT, dtype=torch.bool)
         if self._read_BT is not None:
             unread_BT[:, :-1] = self._read_BT[:, 1:] != targets_BT[:, :-1]
@@ -176,28 +190,29 @@ class NgramPrediction(Prediction):
             yield order, active, context_A, node_A
 
     def parts(self, targets_BT: Tensor) -> Parts:
-        """A chain of orders: P_k = own_k + backoff_k P_{k-1}. The share of an order is its own part times all the backoffs above it.
+        """Return a term for each order, from P_k = own_k + backoff_k P_{k-1}.
 
-        `seen` says whether the n-gram of this order was counted. Order 0 is the uniform distribution.
+        The term of an order is own_k times the backoffs of all higher orders. Order 0 is the uniform
+        distribution. `seen` is True if the n-gram of an order was counted.
         """
         model, target_N = self.model, targets_BT.clamp(min=0).flatten()
         uniform_N = torch.full_like(target_N, 1 / model.vocabulary_size, dtype=torch.float64)
         one_N = torch.ones_like(uniform_N)
         below_N = model.get_buffer("log_prob_1").take(target_N).double().exp()
         backoff_N = model.get_buffer("backoff_0").double().exp().expand_as(uniform_N)
-        links = [(0, one_N > 0, uniform_N, one_N), (1, one_N > 0, below_N - backoff_N * uniform_N, backoff_N)]
+        chain = [(0, one_N > 0, uniform_N, one_N), (1, one_N > 0, below_N - backoff_N * uniform_N, backoff_N)]
         for order, active, context_A, node_A in self._chain(targets_BT.clamp(min=0)):
             seen_N, backoff_N, probability_N = one_N < 0, one_N.clone(), below_N.clone()
             backoff_N[active] = model.get_buffer(f"backoff_{order - 1}").take(context_A).double().exp()
             probability_N[active] = backoff_N[active] * below_N[active]
             hit = (node_A >= 0).nonzero().squeeze(1)
             seen_N[active.take(hit)] = True
-            found_H = model.get_buffer(f"log_prob_{order}")[node_A.take(hit)]
-            probability_N[active.take(hit)] = found_H.double().exp()
-            links.append((order, seen_N, probability_N - backoff_N * below_N, backoff_N))
+            log_prob_H = model.get_buffer(f"log_prob_{order}")[node_A.take(hit)]
+            probability_N[active.take(hit)] = log_prob_H.double().exp()
+            chain.append((order, seen_N, probability_N - backoff_N * below_N, backoff_N))
             below_N = probability_N
         terms, weight_N = list[Part](), one_N
-        for order, seen_N, own_N, backoff_N in reversed(links):
+        for order, seen_N, own_N, backoff_N in reversed(chain):
             details = {"seen": seen_N, "own": own_N, "backoff": backoff_N}
             shaped = {name: value_N.view(targets_BT.shape) for name, value_N in details.items()}
             name = f"{order}-gram" if order else "uniform"
@@ -214,20 +229,20 @@ class NgramPrediction(Prediction):
             out_NV[rows] += model.get_buffer(f"backoff_{order - 1}")[context].unsqueeze(1)
             keys = model.get_buffer(f"key_{order}")
             first = torch.searchsorted(keys, context * size)
-            many = torch.searchsorted(keys, (context + 1) * size) - first
-            # all n-grams that continue a context lie side by side in the table
-            places = torch.arange(int(many.sum()), device=keys.device) + (
-                first - many.cumsum(0) + many
-            ).repeat_interleave(many)
-            out_NV[rows.repeat_interleave(many), keys[places] % size] = model.get_buffer(f"log_prob_{order}")[
-                places
-            ]
+            count = torch.searchsorted(keys, (context + 1) * size) - first
+            # The n-grams that continue a context are adjacent in the table.
+            shift = (first - count.cumsum(0) + count).repeat_interleave(count)
+            places = torch.arange(int(count.sum()), device=keys.device) + shift
+            log_prob_G = model.get_buffer(f"log_prob_{order}")
+            out_NV[rows.repeat_interleave(count), keys[places] % size] = log_prob_G[places]
         return out_NV.view(*self.shape, size)
 
 
-def _before(place_BT: Tensor) -> Callable[[Tensor], Tensor]:
-    """A function that picks, for each position, the value at the last real position before it. Its argument has what the state brought
-    in front of the values of the call."""
+def _at_last_token(place_BT: Tensor) -> Callable[[Tensor], Tensor]:
+    """Return a function that selects, for each position, the value at the last real token before it.
+
+    The argument of the function has one more column than the call: the value of the state comes first.
+    """
     if not bool(((place_BT[:, 1:] > 0) & (place_BT[:, :-1] == 0)).any()):
         return lambda value_BT: value_BT[:, :-1]  # no padding before a real token
     before_BT = torch.nn.functional.pad(place_BT.cummax(1).values[:, :-1], (1, 0))

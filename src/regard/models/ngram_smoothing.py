@@ -1,12 +1,14 @@
-"""From counts to probabilities: every smoothing gives the same two numbers an n-gram, so scoring is written once.
+"""Smoothing estimates probabilities from the counts of n-grams.
 
-    P(w | c) = P of the n-gram c w, where it is in the table
-             = backoff(c) x P(w | c without its first word), where it is not
+Every smoothing method computes two numbers for each n-gram, a probability and a backoff:
 
-Every smoothing here interpolates, P_k = own share + backoff(c) x P_{k-1}, down to the uniform 1/V; so each probability can be taken
-apart again into a chain that sums to it (`NgramPrediction.parts`).
+    P(w | c) = P of the n-gram c w                            if the table contains c w
+             = backoff(c) x P(w | c without its first word)   if not
 
-Shape legend: G n-grams of one order, C contexts (the n-grams one order below).
+All methods interpolate: P_k = own share + backoff(c) x P_{k-1}, down to the uniform distribution 1/V. Each
+probability is therefore a sum of terms, one for each order (`NgramPrediction.parts`).
+
+Shape legend: G n-grams of one order, C contexts (the n-grams one order below), A adjusted counts 0 to 3.
 """
 
 from collections import deque
@@ -19,12 +21,16 @@ from torch import Tensor
 from regard.machine.memory import release_freed_memory
 from regard.models.ngram_counts import Counts
 
-FALLBACK_DISCOUNTS = (0.5, 1.0, 1.5)  # of counts one, two, three and more: KenLM's --discount_fallback
+# The discounts of the counts 1, 2, and 3 or more, if they cannot be estimated. KenLM's --discount_fallback.
+FALLBACK_DISCOUNTS = (0.5, 1.0, 1.5)
 
 
 @dataclass(frozen=True)
 class Table:
-    """One order, in natural logs. The backoff is that of the n-gram as a context, 0 where nothing continues it."""
+    """The probabilities and backoffs of one order, in natural logs.
+
+    The backoff of an n-gram is used when the n-gram is a context. Its log is 0 if no word follows the n-gram.
+    """
 
     key_G: Tensor
     log_prob_G: Tensor
@@ -33,31 +39,38 @@ class Table:
 
 @dataclass(frozen=True)
 class Level:
-    """One order while it is estimated."""
+    """The inputs of a smoothing method for one order."""
 
     counts: Counts
-    above: Counts | None  # one order up
-    context_G: Tensor
-    starts_G: Tensor  # begins with the start mark
-    starts_C: Tensor
-    kept_G: Tensor  # not pruned
+    above: Counts | None  # the counts of the next higher order
+    context_G: Tensor  # the node of each n-gram's context
+    starts_G: Tensor  # True if the n-gram begins with the start mark
+    starts_C: Tensor  # the same for contexts
+    unpruned_G: Tensor
 
     def total_C(self, values_G: Tensor) -> Tensor:
+        """(C): the sum of the values of all n-grams with the same context."""
         return torch.zeros(len(self.starts_C), dtype=values_G.dtype).index_add_(0, self.context_G, values_G)
 
 
-Smoothing = Callable[[Level], tuple[Tensor, Tensor]]  # the n-grams' own shares, the contexts' backoffs
+Smoothing = Callable[[Level], tuple[Tensor, Tensor]]  # own share of each n-gram, backoff of each context
 
 
 def maximum_likelihood(level: Level) -> tuple[Tensor, Tensor]:
-    """Count and normalise: P = c(c w) / c(c). A context that was seen gives nothing to what never followed it."""
+    """P = count(c w) / count(c). Words that never followed a counted context have the probability 0.
+
+    After a context that was never counted, the probability is that of the shorter context.
+    """
     count_G = level.counts.count_G.double()
     total_C = level.total_C(count_G)
     return count_G / total_C[level.context_G], torch.where(total_C > 0, 0.0, 1.0).double()
 
 
 def add_k(k: float, vocabulary_size: int) -> Smoothing:
-    """P = (c(c w) + k) / (c(c) + k V), for the whole context: n-1 words, or fewer after the start. An unseen one gives 1/V."""
+    """P = (count(c w) + k) / (count(c) + k V). After a context that was never counted, P = 1/V.
+
+    Only whole contexts are counted: n-1 words, or all words since the start of the document.
+    """
 
     def shares(level: Level) -> tuple[Tensor, Tensor]:
         count_G = level.counts.count_G.double()
@@ -71,10 +84,13 @@ def add_k(k: float, vocabulary_size: int) -> Smoothing:
 
 
 def kneser_ney(discounts: Callable[[Tensor], Sequence[float]]) -> Smoothing:
-    """Interpolated Kneser-Ney: P = (a - D(a)) / sum a + backoff x P_{k-1} (Chen and Goodman 1999, equation 25).
+    """Interpolated Kneser-Ney smoothing (Chen and Goodman 1999, equation 25).
 
-    Below the highest order a counts the different words that stand before an n-gram; after the start mark there is none to count.
-    What is discounted and what is pruned becomes the backoff.
+        P = (a - D(a)) / sum a + backoff x P_{k-1}
+
+    The adjusted count a is the count itself in the highest order. In lower orders, a is the number of
+    different words before the n-gram; n-grams that begin with the start mark have no word before them and
+    keep their count. The discounts D(a) and the counts of pruned n-grams are the mass of the backoff.
     """
 
     def shares(level: Level) -> tuple[Tensor, Tensor]:
@@ -84,7 +100,7 @@ def kneser_ney(discounts: Callable[[Tensor], Sequence[float]]) -> Smoothing:
             adjusted_G = torch.where(level.starts_G, adjusted_G, before_G)
         seen = torch.bincount(adjusted_G.clamp(max=5), minlength=6)
         discount_A = torch.tensor([0.0, *discounts(seen)], dtype=torch.float64)
-        own_G = discount_A[adjusted_G.clamp(max=3)].neg_().add_(adjusted_G).mul_(level.kept_G)
+        own_G = discount_A[adjusted_G.clamp(max=3)].neg_().add_(adjusted_G).mul_(level.unpruned_G)
         total_C = level.total_C(adjusted_G.double())
         left_C = total_C - level.total_C(own_G)
         return own_G.div_(total_C[level.context_G].clamp_(min=1)), torch.where(
@@ -95,16 +111,17 @@ def kneser_ney(discounts: Callable[[Tensor], Sequence[float]]) -> Smoothing:
 
 
 def one_discount(seen: Tensor) -> Sequence[float]:
-    """Ney, Essen and Kneser 1994: D = n1 / (n1 + 2 n2), n_j n-grams seen j times; a half where there is no n1 or n2."""
+    """D = n1 / (n1 + 2 n2), n_j n-grams having count j (Ney, Essen and Kneser 1994); 1/2 if n1 or n2 is 0."""
     once, twice = float(seen[1]), float(seen[2])
     discount = once / (once + 2 * twice) if once and twice else FALLBACK_DISCOUNTS[0]
     return (discount,) * 3
 
 
 def three_discounts(seen: Tensor) -> Sequence[float]:
-    """Chen and Goodman 1999, equation 26: D_j = j - (j+1) Y n_{j+1} / n_j, Y = n1 / (n1 + 2 n2).
+    """D_j = j - (j+1) Y n_{j+1} / n_j, with Y = n1 / (n1 + 2 n2) (Chen and Goodman 1999, equation 26).
 
-    Small texts and closed vocabularies can leave an n_j empty or a D_j outside (0, j]: then KenLM's fall-back discounts.
+    In small texts and closed vocabularies, an n_j can be 0 or a D_j can lie outside (0, j]. The fall-back
+    discounts are then used, as in KenLM.
     """
     n = [float(number) for number in seen]
     if not all(n[1:4]):
@@ -117,33 +134,32 @@ def three_discounts(seen: Tensor) -> Sequence[float]:
 def estimate(
     tables: deque[Counts], vocabulary_size: int, smoothing: Smoothing, prune: Sequence[int]
 ) -> list[Table]:
-    """Tables of every order, the uniform distribution (the one n-gram of order 0) first. Counts are used up, to save memory.
+    """Estimate the tables of every order. The counts are removed from `tables` on the way, to save memory.
 
-    An n-gram seen `prune[order - 1]` times or fewer is left out; the last number serves all orders above.
+    The first table is order 0, the uniform distribution as a single empty n-gram. N-grams with a count of at
+    most `prune[order - 1]` are left out; the last number is used for all higher orders.
     """
-    below_G, starts_C = (
-        torch.full((1,), 1 / vocabulary_size, dtype=torch.float64),
-        torch.zeros(1, dtype=torch.bool),
-    )
+    below_G = torch.full((1,), 1 / vocabulary_size, dtype=torch.float64)
+    starts_C = torch.zeros(1, dtype=torch.bool)
     estimated = [Table(torch.zeros(1, dtype=torch.long), _log(below_G), None)]
-    kept = [torch.ones(1, dtype=torch.bool)]
+    unpruned = [torch.ones(1, dtype=torch.bool)]
     for order in range(1, len(tables) + 1):
         level = _level(order, tables, vocabulary_size, starts_C, prune[min(order, len(prune)) - 1])
         own_G, backoff_C = smoothing(level)
         estimated[-1] = replace(estimated[-1], backoff_G=_log(backoff_C))
         below_G = below_G[level.counts.suffix_G].mul_(backoff_C[level.context_G]).add_(own_G)
         estimated.append(Table(level.counts.key_G, _log(below_G), None))
-        kept.append(level.kept_G)
+        unpruned.append(level.unpruned_G)
         starts_C = level.starts_G
-        del level, own_G, backoff_C  # the next order needs the room
+        del level, own_G, backoff_C  # free the memory for the next order
         release_freed_memory()
-    return _without_pruned(estimated, kept, vocabulary_size) if any(prune) else estimated
+    return _without_pruned(estimated, unpruned, vocabulary_size) if any(prune) else estimated
 
 
 def _level(order: int, tables: deque[Counts], vocabulary_size: int, starts_C: Tensor, prune: int) -> Level:
     counts = tables.popleft()
     above = tables[0] if tables else None
-    if order == 1:  # words follow the empty context, and none is pruned
+    if order == 1:  # all words have the empty context, and no word is pruned
         starts_G = counts.key_G == vocabulary_size
         return Level(
             counts, above, torch.zeros_like(counts.count_G), starts_G, starts_C, torch.ones_like(starts_G)
@@ -156,17 +172,14 @@ def _log(values: Tensor) -> Tensor:
     return values.log().to(torch.get_default_dtype())
 
 
-def _without_pruned(tables: list[Table], kept: list[Tensor], vocabulary_size: int) -> list[Table]:
-    """Leave out what was pruned and number the rest anew."""
+def _without_pruned(tables: list[Table], unpruned: list[Tensor], vocabulary_size: int) -> list[Table]:
+    """Leave out the pruned n-grams. The nodes of the remaining n-grams change, and with them their keys."""
     out = list[Table]()
-    for order, (table, kept_G) in enumerate(zip(tables, kept, strict=True)):
-        key_G = table.key_G[kept_G]
+    for order, (table, unpruned_G) in enumerate(zip(tables, unpruned, strict=True)):
+        key_G = table.key_G[unpruned_G]
         if order > 1:
-            place_C = torch.cumsum(kept[order - 1], 0) - 1
-            key_G = place_C[key_G // vocabulary_size] * vocabulary_size + key_G % vocabulary_size
-        out.append(
-            Table(
-                key_G, table.log_prob_G[kept_G], None if table.backoff_G is None else table.backoff_G[kept_G]
-            )
-        )
+            node_C = torch.cumsum(unpruned[order - 1], 0) - 1
+            key_G = node_C[key_G // vocabulary_size] * vocabulary_size + key_G % vocabulary_size
+        backoff_G = None if table.backoff_G is None else table.backoff_G[unpruned_G]
+        out.append(Table(key_G, table.log_prob_G[unpruned_G], backoff_G))
     return out

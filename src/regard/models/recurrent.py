@@ -1,4 +1,6 @@
-"""Recurrent language models: h_i = f(w_i, h_{i-1}), P(w_{i+1}) = softmax(U h_i). One vector must hold all that was read.
+"""Recurrent language models (RNN, LSTM, GRU): h_i = f(w_i, h_{i-1}), P(w_{i+1}) = softmax(U h_i).
+
+The hidden state is the only memory of the words read so far.
 
 Shape legend: B rows, T positions, D width, L layers, V vocabulary.
 """
@@ -20,6 +22,8 @@ from regard.ranges import check_at_least, check_share
 
 @dataclass(frozen=True)
 class RecurrentState(State):
+    """The hidden states of all layers, and the cells of an LSTM."""
+
     hidden_BLD: Tensor
     cell_BLD: Tensor | None
 
@@ -42,15 +46,17 @@ class Recurrent(LanguageModel, ABC):
     @dataclass(frozen=True, kw_only=True)
     class Config:
         layers: int = 1
-        """Recurrent layers that are stacked."""
+        """Number of recurrent layers."""
         width: int = 256
-        """Features of an embedding and of a hidden state."""
+        """Number of features of an embedding and of a hidden state."""
         dropout: float = 0.3
-        """Share of features left out while training, the same along a row: of embeddings, between layers, of the last states."""
+        """Share of features set to zero in training, the same features at every position of a row: in
+        embeddings, between layers, and in the last hidden states."""
         weight_dropout: float = 0.0
-        """Share of the weights from state to state left out while training (AWD-LSTM)."""
+        """Share of the recurrent weights set to zero in training (AWD-LSTM)."""
         tied: bool = True
-        """The readout uses the embedding's own vectors. Off: Give the readout vectors of its own, instead of the embedding's."""
+        """The readout shares the vectors of the embedding. Off: Give the readout its own vectors, instead of
+        the embedding's."""
 
         def __post_init__(self) -> None:
             check_at_least(1, layers=self.layers, width=self.width)

@@ -1,11 +1,15 @@
-"""A recurrent encoder and decoder: the source is read in both directions, and the target looks at what was read.
+"""The recurrent translator: a bidirectional encoder, and a decoder with attention to the encoder's states.
 
-    H = [forward; backward] states of the source;  s_t = f(y_t, s_{t-1}),  a_tj = softmax_j score(s_t, H_j),  c_t = sum_j a_tj H_j
+    H = [forward; backward] states of the source
+    s_t = f(y_t, s_{t-1}),   a_tj = softmax_j score(s_t, H_j),   c_t = sum_j a_tj H_j
     P(y_{t+1}) = softmax(U tanh(W [s_t; c_t]))
 
-Attention comes after the recurrence and does not feed back, so training has no loop over time (Luong et al. 2015). `feed` is the form
-published first, in which the context feeds the next state (Bahdanau et al. 2015): s_t = f([y_t; c_t], s_{t-1}), c_t by score(s_{t-1}, H_j).
-`score` none has no attention: one vector must hold the whole source.
+Attention does not feed back into the recurrence, so training needs no loop over time (Luong et al. 2015).
+
+The option `feed` is the form that was published first (Bahdanau et al. 2015). There the context is an input
+of the next state: s_t = f([y_t; c_t], s_{t-1}), with scores of s_{t-1} and H_j. Training then needs a loop.
+
+Without attention (`score` none), the decoder's first state is the only information about the source.
 
 Shape legend: B rows, S source positions, T target positions, D width, L layers.
 """
@@ -31,6 +35,8 @@ from regard.ranges import check_at_least, check_share
 
 @dataclass(frozen=True)
 class RecurrentTranslatorState(SourceState):
+    """The source, and the state of the decoder. `memory` holds the encoder's states, a single tensor."""
+
     hidden_BLD: Tensor
     cell_BLD: Tensor | None
 
@@ -40,7 +46,7 @@ class RecurrentTranslator(LanguageModel):
     family = "recurrent-translator"
     reads = "pairs"
     steady = True
-    compiles: ClassVar[bool] = False  # every batch has another shape
+    compiles: ClassVar[bool] = False  # batches differ in shape, and each shape would be compiled
     training_defaults: ClassVar[dict[str, Any]] = {
         "optimiser": "muon",
         "learning_rate": 0.005,
@@ -53,22 +59,22 @@ class RecurrentTranslator(LanguageModel):
         cell: CellName = "lstm"
         """The recurrent cell."""
         layers: int = 1
-        """Recurrent layers that are stacked, on each side."""
+        """Number of recurrent layers in the encoder, and in the decoder."""
         width: int = 128
-        """Features of an embedding and of a state."""
+        """Number of features of an embedding and of a hidden state."""
         score: Literal["additive", "bilinear", "dot", "scaled-dot", "none"] = "bilinear"
-        """The score function of a target state and a source state; none: no attention, one vector holds the source."""
+        """Score function of attention, between a target state and a source state; none: no attention."""
         feed: bool = False
-        """The context feeds the next state, as published first: a loop over time."""
+        """Make the context an input of the next state, as first published (slower: a loop over time)."""
         dropout: float = 0.2
-        """Share of features left out while training, the same along a row."""
+        """Share of features set to zero in training, the same features at every position of a row."""
 
         def __post_init__(self) -> None:
             check_at_least(1, layers=self.layers, width=self.width)
             check_share(dropout=self.dropout)
             if self.feed and self.score == "none":
                 raise UserError(
-                    "`feed` feeds the context that attention gives; with `score` none there is none"
+                    "`feed` needs attention: choose another `score` than none, or leave out `feed`"
                 )
 
     def __init__(self, vocabulary_size: int, config: Config, source_size: int | None = None):
@@ -81,7 +87,7 @@ class RecurrentTranslator(LanguageModel):
             begin_embedding(table)
         library = {"rnn": nn.RNN, "lstm": nn.LSTM, "gru": nn.GRU}[config.cell]
         self.encoder = library(width, width, config.layers, batch_first=True, bidirectional=True)
-        self.narrow = nn.Linear(2 * width, width)  # both directions to one
+        self.narrow = nn.Linear(2 * width, width)  # maps the states of both directions to the width
         self.first = nn.Linear(2 * width, config.layers * width)  # the decoder's first state
         self.recurrence = Recurrence(config.cell, config.layers, width, config.dropout, 0.0)
         attentive = config.score != "none"
@@ -100,14 +106,14 @@ class RecurrentTranslator(LanguageModel):
         return own | (self.recurrence.sites() if self.feed is None else {})
 
     def begin(self, given: int | Tensor, look: Look | None = None) -> RecurrentTranslatorState:
-        """Read the source."""
+        """Encode the source sentences."""
         assert self.given is not None
         packed = pack_left(check_source(given), self.given.padding, "anywhere")
         if look is not None:
             look.begin(packed.positions(torch.zeros_like(packed.length_B)))
         x_BSD = drop_alike(self.source_embedding(packed.tokens_BT), self.config.dropout, self.training)
         x_BSD = at_site(look, "source.embedding", x_BSD)
-        # both directions begin at a row's own ends, so padding must be packed away
+        # The two directions begin at the two ends of each sentence, so the rows are packed without padding.
         rows = pack_padded_sequence(
             x_BSD, packed.length_B.clamp(min=1).cpu(), batch_first=True, enforce_sorted=False
         )
@@ -158,7 +164,7 @@ class RecurrentTranslator(LanguageModel):
     def _context(
         self, query_BTD: Tensor, position_BT: Tensor, state: RecurrentTranslatorState, look: Look | None
     ) -> Tensor:
-        """(B, T, D): the average of the source's states by the attention weights of each position."""
+        """(B, T, D): the average of the source states by the attention weights of each position."""
         assert self.score is not None
         rows, length, width = query_BTD.shape
         query = query_BTD.reshape(len(state.source_BS), 1, -1, width)
@@ -175,7 +181,7 @@ class RecurrentTranslator(LanguageModel):
         state: RecurrentTranslatorState,
         look: Look | None,
     ) -> tuple[Tensor, Tensor, Tensor | None]:
-        """The one loop over time in training: the next state is made of the context of the state before it."""
+        """Run the recurrence position by position, because a state depends on the context of the last one."""
         assert self.feed is not None
         hidden, cell, outs = state.hidden_BLD, state.cell_BLD, []
         for place in range(x_BTD.shape[1]):

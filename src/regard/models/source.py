@@ -1,6 +1,8 @@
-"""States that begin with a source sentence: `state = model.begin(source)`. Everything else is the contract of all language models.
+"""States that begin with a source sentence, as in translators: `state = model.begin(source)`.
 
     P(y_{t+1} | y_1..y_t, source)
+
+The rest of the contract is the same for all language models.
 
 Shape legend: B rows, S source positions, T target positions.
 """
@@ -18,35 +20,39 @@ from regard.parts.masks import Mask, padding
 
 @dataclass(frozen=True)
 class SourceState(State):
-    """A state that holds a source sentence. The beams of one sentence share it: there is one source row for each group of equal rows."""
+    """A state that holds the encoded source sentences.
+
+    The hypotheses of a beam share one source sentence. `source_BS` and `memory` then have fewer rows than the
+    rest of the state: row i of the state belongs to source row i // beams.
+    """
 
     source_BS: Tensor  # 1 + the position of each source token, 0 for padding
-    memory: tuple[Tensor, ...]  # what the encoder made of the source, as many rows as source_BS
+    memory: tuple[Tensor, ...]  # the output of the encoder, in as many rows as source_BS
 
     @property
     def beams(self) -> int:
-        """How many rows go on from each source."""
+        """The number of rows for each source sentence."""
         return len(self.position_B) // len(self.source_BS)
 
     def pick(self, rows: Tensor) -> Self:
-        """These rows. A source is kept once if the rows stand in equal groups of one source each."""
-        sentence = rows // self.beams
-        kept, counts = sentence.unique_consecutive(return_counts=True)
-        kept = kept if bool((counts == counts[0]).all()) else sentence
-        same = len(kept) == len(self.source_BS) and bool(
-            (kept == torch.arange(len(kept), device=kept.device)).all()
+        """Return these rows. A source is stored once if every source has the same number of adjacent rows."""
+        sources = rows // self.beams
+        distinct, counts = sources.unique_consecutive(return_counts=True)
+        sources = distinct if bool((counts == counts[0]).all()) else sources
+        same = len(sources) == len(self.source_BS) and bool(
+            (sources == torch.arange(len(sources), device=sources.device)).all()
         )
         parts: dict[str, Any] = {}
         for field in dataclasses.fields(self):
             value = getattr(self, field.name)
             if field.name in ("source_BS", "memory"):
-                parts[field.name] = value if same else _pick(value, kept)
+                parts[field.name] = value if same else _pick(value, sources)
             else:
                 parts[field.name] = _pick(value, rows)
         return type(self)(**parts)
 
     def trimmed(self) -> Self:
-        """One source row for each row, as `join` needs it."""
+        """Return the state with a source row for every row, because `join` needs equal numbers of rows."""
         rows = torch.arange(len(self.position_B), device=self.position_B.device) // self.beams
         return dataclasses.replace(
             self, source_BS=_pick(self.source_BS, rows), memory=_pick(self.memory, rows)
@@ -62,12 +68,16 @@ def _pick(value: Any, rows: Tensor) -> Any:
 
 
 def source_mask(position_BT: Tensor, state: SourceState) -> Mask:
-    """All of the source but its padding may be seen. The beams of a sentence are queries beside each other."""
+    """Return the mask that hides the padding of the source.
+
+    The rows of one source sentence are attended together, as the queries of a single row.
+    """
     query = position_BT.reshape(len(state.source_BS), -1)
     return padding.over(query, state.source_BS - 1)
 
 
 def check_source(given: int | Tensor) -> Tensor:
+    """Return the source sentences, or raise an error for a number of rows."""
     if isinstance(given, int):
-        raise ValueError("this model's state begins with source sentences: state = model.begin(source_BS)")
+        raise ValueError("this model needs source sentences: state = model.begin(source_BS)")
     return given

@@ -1,8 +1,10 @@
-"""Transformers: a softmax over the vocabulary of what a stack of self-attention makes of all earlier tokens; no recurrence.
+"""The Transformer language model: a stack of self-attention blocks, then a softmax over the vocabulary.
 
-The smallest one has no parameters but the embeddings: y_i = sum_j softmax_j(x_i . x_j) x_j (`projections` none).
+    x = trunk(embedding(w_1), ..., embedding(w_i)),   P(w_{i+1}) = softmax(U x + b)
 
-Shape legend: B rows, T positions, S slots remembered, D width.
+With `projections` none, the embeddings are the only parameters: y_i = sum_j softmax_j(x_i . x_j) x_j.
+
+Shape legend: B rows, T positions, S slots, D width, H heads, E head width.
 """
 
 import math
@@ -25,11 +27,13 @@ from regard.parts.slots import fixed_size, shortened
 
 @dataclass(frozen=True)
 class TransformerState(State):
+    """The KV cache, and the words to copy with the keys of the pointer."""
+
     fills_front: ClassVar[bool] = False
 
     trunk: TrunkState
-    token_BS: Tensor  # the token in each slot; empty unless words are copied
-    pointer_BSD: Tensor
+    token_BS: Tensor  # the token in each slot; no slots if the model does not copy
+    pointer_BSD: Tensor  # the pointer's key of each slot
 
     def trimmed(self) -> Self:
         filled = int(self.position_B.max())
@@ -40,7 +44,7 @@ class TransformerState(State):
         return self._with_words(trunk, lambda buffer: buffer if trunk.fixed else shortened(buffer, 0, 1))
 
     def with_room(self, room: int) -> Self:
-        """Buffers of a fixed size. Without copying, the buffers of words stay empty."""
+        """Return the state with buffers of a fixed size. The buffers for copying stay empty if unused."""
         size = room if self.pointer_BSD.shape[1] else 0
         return self._with_words(self.trunk.with_room(room), lambda buffer: fixed_size(buffer, size, 1))
 
@@ -60,11 +64,14 @@ class Transformer(LanguageModel):
     @dataclass(frozen=True, kw_only=True)
     class Config(TrunkConfig):
         tied: bool = True
-        """The readout uses the embedding's own vectors. Off: Give the readout vectors of its own, instead of the embedding's."""
+        """The readout shares the vectors of the embedding. Off: Give the readout its own vectors, instead of
+        the embedding's."""
         readout_bias: bool = True
-        """The readout adds a learned number for each token. Off: Leave out the bias of the readout, as GPT-2 does."""
+        """The readout adds a learned bias to each score. Off: Leave out the bias of the readout, as GPT-2
+        does."""
         copy: CopyName = "none"
-        """Copy earlier words: average of softmax and attention, or a gate learned in the attention's softmax (pointer sentinel)."""
+        """Copy earlier words: with weight 1/2 (average), or with a learned weight (gate: the pointer sentinel
+        of Merity et al. 2017)."""
 
     def __init__(self, vocabulary_size: int, config: Config):
         super().__init__(vocabulary_size, config)
@@ -72,18 +79,20 @@ class Transformer(LanguageModel):
         self.trunk = Trunk(config)
         embedding_width = self.trunk.embedding_width
         self.embedding = nn.Embedding(vocabulary_size + 2, embedding_width)
-        self._begin(config)
-        narrow = config.tied and embedding_width != config.width  # appended positions are not read out
+        self._initialise_embedding(config)
+        # A tied readout cannot read the features that appended positions add to the width.
+        narrow = config.tied and embedding_width != config.width
         self.narrow = nn.Linear(config.width, embedding_width) if narrow else nn.Identity()
         self.readout = Readout(
             vocabulary_size, embedding_width if narrow else config.width, config.tied, config.readout_bias
         )
         self.pointer = Pointer(config.copy, config.width, config.context) if config.copy != "none" else None
 
-    def _begin(self, config: Config) -> None:
-        """Start with word vectors as large as what blocks add to the stream, or no layer learns to look a word up (docs/benchmarks.md).
+    def _initialise_embedding(self, config: Config) -> None:
+        """Initialise word vectors of norm 1, about the size of the vectors that the blocks add to them.
 
-        The last norm starts small in exchange, so that the first predictions are near uniform.
+        With smaller vectors, no layer learns to look up a word (docs/benchmarks.md). The weight of the final
+        norm starts small instead, so that the first predictions are nearly uniform.
         """
         norm, small, std = self.trunk.final_norm, 0.02, 1 / math.sqrt(config.width)
         if isinstance(norm, nn.Identity):
@@ -106,13 +115,17 @@ class Transformer(LanguageModel):
     def contributions(
         self, tokens_1T: Tensor, place: int, token: int, look: Look | None = None
     ) -> list[Contribution]:
-        """What the embedding, every head, every feed-forward layer and every bias adds to the score of a token.
+        """Return the contributions of embedding, heads, feed-forward layers and biases to a token's score.
 
-        Pre-norm: the last state is the sum of what was written to it. With the final norm's mean and scale held as they were, so is the
-        score: score = sum over parts p of (p - mean(p)) / sigma * g . W_token, + b . W_token + bias_token.
+        In a pre-norm Transformer, the last state is the sum of the vectors p that the layers add to it. With
+        the mean and the scale sigma of the final norm held constant, the score is a sum as well:
+
+            score = sum_p (p - mean(p)) / sigma * g . W_token + b . W_token + bias_token
+
+        with weight g and bias b of the final norm.
         """
         norm, simple = self.trunk.final_norm, isinstance(self.narrow, nn.Identity) and self.pointer is None
-        if not isinstance(norm, nn.LayerNorm) or not simple:  # elsewhere the parts do not simply add up
+        if not isinstance(norm, nn.LayerNorm) or not simple:  # the score is not a sum over layers
             return super().contributions(tokens_1T, place, token, look)
         watch = Look(["embedding", "*.heads", "*.feed", "*.residual"])
         watch = watch if look is None else watch.with_changes_of(look)
@@ -136,7 +149,7 @@ class Transformer(LanguageModel):
             name: (part_D - part_D.mean()) / sigma * norm.weight @ direction_D
             for name, part_D in parts.items()
         }
-        if look is not None:  # what an edit of the features adds
+        if look is not None:  # an edit of the features adds to the score, too
             values["edits"] = (
                 values["edits"] + (prediction.features_BTD[0, place] - norm(last_D)) @ direction_D
             )

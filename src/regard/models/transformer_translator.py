@@ -1,6 +1,7 @@
-"""A Transformer that reads a source and one that writes: the second looks at itself, then at the source (Vaswani et al. 2017).
+"""The Transformer translator (Vaswani et al. 2017): an encoder reads the source, a decoder writes the target.
 
-`norm` post with `positions` sinusoidal is the published form; the defaults have the norm before each part and rotary positions.
+A block of the decoder attends to the target so far, and then to the source. The published form is `norm` post
+with `positions` sinusoidal. The defaults are pre-norm and rotary positions.
 
 Shape legend: B rows, S source positions, T target positions, H heads, E head width, D width.
 """
@@ -23,7 +24,10 @@ from regard.parts.look import Look, Site, at_site, declare, values_at
 
 @dataclass(frozen=True)
 class TransformerTranslatorState(SourceState):
-    """`memory` holds keys and values of the source, a pair for each layer of the decoder."""
+    """The source, and the KV cache of the decoder.
+
+    `memory` holds the keys and values of the source, a pair for each layer of the decoder.
+    """
 
     trunk: TrunkState
 
@@ -31,7 +35,7 @@ class TransformerTranslatorState(SourceState):
         return replace(super().trimmed(), trunk=self.trunk.trimmed())
 
     def next_window(self) -> Self:
-        """A new window of the target for the same source."""
+        """Return the state for a new window of the target. The source stays the same."""
         trunk = self.trunk.next_window()
         return replace(self, position_B=trunk.position_B, trunk=trunk)
 
@@ -42,7 +46,7 @@ class TransformerTranslator(LanguageModel):
     reads = "pairs"
     steady = True
     bounded: ClassVar[bool] = True
-    compiles: ClassVar[bool] = False  # every batch has another shape
+    compiles: ClassVar[bool] = False  # batches differ in shape, and each shape would be compiled
     training_defaults: ClassVar[dict[str, Any]] = {
         "optimiser": "muon",
         "learning_rate": 0.005,
@@ -59,15 +63,16 @@ class TransformerTranslator(LanguageModel):
     @dataclass(frozen=True, kw_only=True)
     class Config(TrunkConfig):
         dropout: float = 0.1
-        """Share of features left out while training."""
+        """Share of features set to zero in training."""
         context: int = 128
-        """Tokens of a sentence on each side."""
+        """Maximal number of tokens in a source or target sentence."""
 
         def __post_init__(self) -> None:
             super().__post_init__()
             if self.projections != "learned" or self.positions in ("onehot", "sinusoidal-appended"):
                 raise UserError(
-                    "a translator has learned `projections`, and `positions` that are not appended; choose others"
+                    "a translator needs `projections` learned, and `positions` other than onehot and "
+                    "sinusoidal-appended"
                 )
 
     def __init__(self, vocabulary_size: int, config: Config, source_size: int | None = None):
@@ -87,11 +92,11 @@ class TransformerTranslator(LanguageModel):
         return source | self.trunk.sites() | declare(values_at("features"))
 
     def begin(self, given: int | Tensor, look: Look | None = None) -> TransformerTranslatorState:
-        """Read the source."""
+        """Encode the source sentences, and compute their keys and values for every layer of the decoder."""
         assert self.given is not None
         source_BS = check_source(given)
         real_BS = source_BS != self.given.padding
-        scale = math.sqrt(self.config.width)  # so that words weigh as much as positions (section 3.4)
+        scale = math.sqrt(self.config.width)  # embeddings become as large as positions (section 3.4)
         empty = self.encoder.begin(len(source_BS), self.embedding.weight)
         encoded_BSD, placement, _ = self.encoder(
             self.source_embedding(source_BS) * scale, real_BS, empty, look

@@ -63,6 +63,7 @@ class TrunkConfig:
             )
 
 
+# The options of model and training that `size` medium sets.
 MEDIUM = {
     "layers": 6,
     "width": 384,

@@ -1,9 +1,13 @@
-"""Fixed-window feed-forward models: the last n words side by side, through a network, to the next word.
+"""The fixed-window language model: a feed-forward network reads the embeddings of the last words.
 
-    original  x = [w_{i-n+1}; ...; w_i],  y = b + W x + U tanh(d + H x)                               (Bengio et al. 2003, equation 1)
-    modern    x = A [w_{i-n+1}; ...; w_i; averages of the distant past], then x + FFN(LayerNorm(x)) many times (Sun and Iyyer 2021)
+    original  x = [w_{i-n+1}; ...; w_i],   y = b + W x + U tanh(d + H x)      (Bengio et al. 2003, equation 1)
+    modern    x = A [w_{i-n+1}; ...; w_i; averages of the words before],
+              then x <- x + FFN(LayerNorm(x)) in each layer                   (Sun and Iyyer 2021)
 
-Shape legend: B rows, T positions, D width, N = all features of the window, S words remembered.
+The embeddings of the window are concatenated.
+
+Shape legend: B rows, T positions, D width, N = all features of the window, S stored words, n words in order,
+K = S + T.
 """
 
 from dataclasses import dataclass, replace
@@ -25,7 +29,9 @@ from regard.ranges import check_at_least, check_share
 
 @dataclass(frozen=True)
 class WindowState(State):
-    slot_BS: Tensor  # 1 + each of the last words, 0 where there is none
+    """The last words of each row."""
+
+    slot_BS: Tensor  # 1 + the id of each word, 0 for an empty slot
 
 
 @final
@@ -41,27 +47,29 @@ class Window(LanguageModel):
         "batch": 64,
         "learning_rate": 0.003,
     }
-    batch_tokens = 1 << 12  # at every position, `window` embeddings lie side by side
+    batch_tokens = 1 << 12  # small calls, because every position holds `window` embeddings
 
     @dataclass(frozen=True, kw_only=True)
     class Config:
         style: Literal["modern", "original"] = "modern"
-        """Deep, residual and with a view of the distant past, or one hidden layer and direct connections as first published."""
+        """The modern model has residual layers and averages of distant words. The original model of 2003 has
+        one hidden layer and direct connections."""
         window: int = 16
-        """How many of the last words are read in their order."""
+        """Number of last words that are read in order."""
         distant: int | None = None
-        """How many averages of the words before those are also read, each over twice as many words as the one before (modern: 3)."""
+        """Number of averages of the words before the window. Each covers twice as many words as the last
+        (modern: 3)."""
         layers: int | None = None
-        """Feed-forward layers (modern: 4)."""
+        """Number of feed-forward layers (modern: 4)."""
         width: int = 128
-        """Features of an embedding and of a layer."""
+        """Number of features of an embedding and of a layer."""
         dropout: float = 0.1
-        """Share of features left out while training."""
+        """Share of features set to zero in training."""
 
         def __post_init__(self) -> None:
             if self.style == "original" and (self.distant or self.layers not in (None, 1)):
                 raise UserError(
-                    "`style` original has one hidden layer and no distant past; leave out `layers` and `distant`"
+                    "`style` original has one hidden layer and no averages: leave out `layers` and `distant`"
                 )
             check_at_least(1, window=self.window, layers=self.depth, width=self.width)
             check_at_least(0, distant=self.averages)
@@ -124,10 +132,11 @@ class Window(LanguageModel):
         return self.readout(x_BTD, self.embedding), new
 
     def _look_at_window(self, look: Look, recent: Recent, state: WindowState, seen_BTN: Tensor) -> Tensor:
-        """The network's input, with each word weighed at the site `window`.
+        """Show the network's input as weights over words at the site `window`, and apply edits of them.
 
-        A row has one slot for each word in order and one for each average. The filled slots have the same weight, and a slot's weight is
-        shared by its words. So a row sums to 1 and says how much of the input is of each word.
+        The input of a position consists of one embedding for each word in order, and of one average for each
+        span. These pieces have equal weights if they are not empty, and the weight of an average is divided
+        among its words. A row of weights therefore sums to 1.
         """
         if not look.watches("window") and not look.changes("window"):
             return seen_BTN
@@ -140,14 +149,14 @@ class Window(LanguageModel):
         share_BTK = near_BTK.to(seen_BTN.dtype)
         for span_BTK in spans:
             share_BTK = share_BTK + span_BTK / span_BTK.sum(2, keepdim=True).clamp(min=1)
-        slots_BT1 = share_BTK.sum(2, keepdim=True)
-        first = recent.keep - state.slot_BS.shape[1]  # before the beginning there is nothing to look at
+        pieces_BT1 = share_BTK.sum(2, keepdim=True)  # the number of pieces that are not empty
+        first = recent.keep - state.slot_BS.shape[1]  # columns before `first` are empty in every row
         position_BK = state.position_B.unsqueeze(1) + columns[first:] - recent.keep
         place = Place(position_BK[:, -length:], position_BK, (share_BTK > 0)[:, :, first:], "weights")
-        weights_B1TK = look.at_weights("window", (share_BTK / slots_BT1)[:, None, :, first:], place)
+        weights_B1TK = look.at_weights("window", (share_BTK / pieces_BT1)[:, None, :, first:], place)
         if not look.changes("window"):
             return seen_BTN
-        share_BTK = F.pad(weights_B1TK.squeeze(1), (first, 0)) * slots_BT1
+        share_BTK = F.pad(weights_B1TK.squeeze(1), (first, 0)) * pieces_BT1
         in_order_Tn = columns[recent.keep + 1 - words :].unfold(0, words, 1)
         scale_BTn = share_BTK.gather(2, in_order_Tn.expand(len(share_BTK), -1, -1))
         near_BTN = (recent.in_order(words).unflatten(2, (words, -1)) * scale_BTn.unsqueeze(3)).flatten(2)
@@ -155,7 +164,7 @@ class Window(LanguageModel):
 
     def _network(self, seen_BTN: Tensor, look: Look | None) -> Tensor:
         x_BTD = self.read(seen_BTN)
-        if self.config.style == "original":  # the readout's [W U] [x; h]
+        if self.config.style == "original":  # the readout's weights are [W U], and its features [x; tanh]
             return torch.cat([seen_BTN, torch.tanh(x_BTD)], 2)
         for number, layer in enumerate(self.layers):
             fed_BTD = layer(x_BTD)
@@ -166,6 +175,8 @@ class Window(LanguageModel):
 
 @final
 class Layer(nn.Module):
+    """A layer norm and a feed-forward layer."""
+
     def __init__(self, width: int, dropout: float):
         super().__init__()
         self.norm, self.feed = nn.LayerNorm(width), FeedForward(width, dropout)

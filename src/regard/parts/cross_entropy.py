@@ -15,8 +15,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-# The maximal number of logits that exist at a time. A GPU needs larger products to be busy.
-SLICE, GPU_SLICE = 1 << 24, 1 << 28
+SLICE = 1 << 24  # the maximal number of logits that exist at a time on a CPU
+GPU_SHARE = 128  # on a GPU: one logit for this many bytes of its memory, because large products keep it busy
 ALIGNMENT = 128  # a GPU multiplies matrices faster if their rows begin at aligned addresses
 
 LossAndGradient = Callable[[Tensor, Tensor, Tensor, Tensor, float], tuple[Tensor, Tensor]]
@@ -33,13 +33,17 @@ def linear_cross_entropy(
     """The weighted sum of the cross-entropies. Targets of -1 need the weight 0."""
     device = features_ND.device.type
     dtype = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else features_ND.dtype
-    total, *_ = _with_gradients(features_ND, weight_VD, bias_V, targets_N, weights_N, smoothing, dtype)
+    readout, wanted = (features_ND, weight_VD, bias_V), bias_V.requires_grad
+    total, *_ = _with_gradients(*readout, targets_N, weights_N, smoothing, dtype, wanted)
     return total
 
 
 def rows_of_slice(weight_VD: Tensor) -> int:
     """The number of positions whose logits exist at a time."""
-    return max(1, (GPU_SLICE if weight_VD.is_cuda else SLICE) // len(weight_VD))
+    size = SLICE
+    if weight_VD.is_cuda:
+        size = torch.cuda.get_device_properties(weight_VD.device).total_memory // GPU_SHARE
+    return max(1, size // len(weight_VD))
 
 
 # A custom operator: torch 2.11 compiles the loop over slices to a wrong gradient on a GPU.
@@ -52,25 +56,28 @@ def _with_gradients(
     weights_N: Tensor,
     smoothing: float,
     dtype: torch.dtype,
+    bias_gradient: bool,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """(loss, gradient of the features, of the weights, of the bias)."""
+    """(loss, gradient of the features, of the weights, of the bias: zeros if it is not wanted)."""
     fused = features_ND.is_cuda and dtype != torch.float64
     loss_and_gradient = _kernel() if fused else specification
     weight_CD = weight_VD.to(dtype)
     if fused:
         weight_CD = F.pad(weight_CD, (0, 0, 0, -len(weight_VD) % ALIGNMENT))
-    total = weights_N.new_zeros(())
-    grad_features = list[Tensor]()
-    grad_weight_CD = torch.zeros_like(weight_CD, dtype=weight_VD.dtype)
-    grad_bias_C = weights_N.new_zeros(len(weight_CD))
-    slices = (tensor.split(rows_of_slice(weight_VD)) for tensor in (features_ND, targets_N, weights_N))
+    rows = rows_of_slice(weight_VD)
+    slices = (tensor.split(rows) for tensor in (features_ND, targets_N, weights_N))
+    total, grad_features = weights_N.new_zeros(()), list[Tensor]()
+    grad_weight_CD, grad_bias_C = None, weights_N.new_zeros(len(weight_CD))
     for features, targets, weights in zip(*slices, strict=True):
         inputs = features.to(dtype)
         loss_N, grad_NC = loss_and_gradient(inputs @ weight_CD.T, bias_V, targets, weights, smoothing)
         total += (loss_N * weights).sum()
         grad_features.append((grad_NC @ weight_CD).to(features.dtype))
-        grad_weight_CD += _product(grad_NC.T, inputs, weight_VD.dtype)
-        grad_bias_C += grad_NC.sum(0, dtype=grad_bias_C.dtype)
+        product_CD = _product(grad_NC.T, inputs, weight_VD.dtype)
+        grad_weight_CD = product_CD if grad_weight_CD is None else grad_weight_CD.add_(product_CD)
+        if bias_gradient:
+            grad_bias_C += grad_NC.sum(0, dtype=grad_bias_C.dtype)
+    assert grad_weight_CD is not None
     size = len(weight_VD)
     grad_bias_V = grad_bias_C[:size].to(bias_V.dtype, copy=True)
     return total, torch.cat(grad_features), grad_weight_CD[:size].clone(), grad_bias_V
@@ -105,7 +112,7 @@ def _kernel() -> LossAndGradient:
 
 
 @_with_gradients.register_fake
-def _(features_ND, weight_VD, bias_V, targets_N, weights_N, smoothing, dtype):
+def _(features_ND, weight_VD, bias_V, targets_N, weights_N, smoothing, dtype, bias_gradient):
     gradients = (torch.empty_like(tensor) for tensor in (features_ND, weight_VD, bias_V))
     return weights_N.new_empty(()), *gradients
 
@@ -115,7 +122,7 @@ def _keep_gradients(ctx, inputs, output) -> None:
 
 
 def _backward(ctx, grad_total, *_):
-    return *(grad * grad_total for grad in ctx.saved_tensors), None, None, None, None
+    return *(grad * grad_total for grad in ctx.saved_tensors), None, None, None, None, None
 
 
 _with_gradients.register_autograd(_backward, setup_context=_keep_gradients)

@@ -6,6 +6,7 @@ of rows are rounded up to powers of two, so that few graphs serve all batches.
 Shape legend: B rows, R rows of the buffers, K likeliest tokens.
 """
 
+from collections.abc import Callable
 from typing import final
 from weakref import WeakKeyDictionary
 
@@ -31,12 +32,13 @@ class CapturedBody(Body):
 
     grows = False
 
-    def __init__(self, step: Step):
-        self._step = Step(step.model, step.sampling, step.likeliest, may_ask=False)
+    def __init__(self, step: Step, compiles: bool = False):
+        """`compiles` fuses the kernels of a step: the first text waits for the compiler."""
+        self._step, self._compiles = Step(step.model, step.sampling, step.likeliest, may_ask=False), compiles
 
     def begin(self, token_B: Tensor, state: State) -> None:
         self._rows = len(token_B)
-        self._recorded = _recorded_step(self._step, token_B, state)
+        self._recorded = _recorded_step(self._step, token_B, state, self._compiles)
         self._recorded.load(token_B, state)
 
     def step(self, uniform_B: Tensor) -> Choice:
@@ -50,7 +52,7 @@ class CapturedBody(Body):
 class _RecordedStep:
     """One step of the decoder on its own buffers: tokens, random numbers and state in, choice and state out."""
 
-    def __init__(self, step: Step, token_R: Tensor, state: State):
+    def __init__(self, step: Callable[..., tuple[Choice, State]], token_R: Tensor, state: State):
         # The warm-up of a recording writes into the buffers: positions begin at 0, so that it stays inside them.
         self._token_R, self._state = token_R.clone(), state.reset(torch.ones_like(token_R, dtype=torch.bool))
         self._uniform_R = torch.zeros(len(token_R), dtype=torch.float64, device=token_R.device)
@@ -85,17 +87,18 @@ class _RecordedStep:
 _RECORDED: WeakKeyDictionary[LanguageModel, dict[tuple, _RecordedStep]] = WeakKeyDictionary()
 
 
-def _recorded_step(step: Step, token_B: Tensor, state: State) -> _RecordedStep:
+def _recorded_step(step: Step, token_B: Tensor, state: State, compiles: bool) -> _RecordedStep:
     """The recorded step for these shapes, made now if there is none."""
     rows = 1 << (len(token_B) - 1).bit_length()
     padded_R = torch.arange(rows, device=token_B.device).clamp(max=len(token_B) - 1)
     shapes = tuple((tensor.shape[1:], tensor.dtype) for tensor in state.tensors())
     # a graph reads the weights at the addresses that they had when it was recorded
     weights = tuple(tensor.data_ptr() for tensor in (*step.model.parameters(), *step.model.buffers()))
-    key = (step.sampling, step.likeliest, rows, shapes, weights)
+    key = (step.sampling, step.likeliest, rows, shapes, weights, compiles)
     steps = _RECORDED.setdefault(step.model, {})
     if key not in steps:
         while len(steps) >= MOST_GRAPHS:
             del steps[next(iter(steps))]
-        steps[key] = _RecordedStep(step, token_B[padded_R], state.pick(padded_R))
+        body = torch.compile(step, dynamic=False) if compiles else step
+        steps[key] = _RecordedStep(body, token_B[padded_R], state.pick(padded_R))
     return steps[key]

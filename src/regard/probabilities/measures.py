@@ -16,6 +16,7 @@ from torch import Tensor
 
 from regard.errors import UserError
 from regard.models.contract import LanguageModel, Prediction
+from regard.tables import Table, TableRows, html_table
 from regard.tokens.batches import Batch, Rows, overlapping_windows, whole_documents, window_batches
 from regard.tokens.contract import Encoded, Tokenizer
 from regard.tokens.pairs import EncodedPairs, pair_batches
@@ -36,7 +37,7 @@ class Protocol:
 
 
 @dataclass(frozen=True)
-class Measure:
+class Measure(Table):
     """The figures of a model on a text."""
 
     loss: float | None  # nats for each predicted token; None if a token has probability zero
@@ -51,6 +52,22 @@ class Measure:
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)
+
+    def rows(self) -> TableRows:
+        """One row with every figure."""
+        return [self.to_json()]
+
+    def not_comparable(self) -> str:
+        """Explain why figures with unknown tokens cannot be compared."""
+        return (
+            f"These figures are not comparable with others: {self.unknown_tokens:,} of {self.tokens:,} tokens "
+            "are words outside the vocabulary, which were replaced by <unk>. To predict <unk> is easier than to "
+            "predict the word itself. Tokens bpe, char and byte have no unknown words."
+        )
+
+    def _repr_html_(self) -> str:
+        note = f"<p>{self.not_comparable()}</p>" if self.unknown_tokens else ""
+        return html_table(self.rows()) + note
 
 
 def token_losses(model: LanguageModel, examples: Examples, stride: int | None = None) -> Tensor:

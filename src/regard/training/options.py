@@ -154,7 +154,6 @@ class TrainingOptions:
 
 
 DATA_OPTIONS: dict[str, type[OutputOptions]] = {"text": TextOptions, "pairs": PairOptions}
-TOKEN_DEFAULTS: dict[str, dict[str, Any]] = {"text": {}, "pairs": {"tokens": "word", "document": "line"}}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -169,17 +168,24 @@ class Options:
 
 
 def option_classes(family: type[LanguageModel]) -> list[type]:
-    """The dataclasses that hold a family's options, with the family's own defaults: data, tokens, model, training."""
-    kinds: list[type] = [
-        DATA_OPTIONS[family.reads],
-        with_defaults(TokenOptions, TOKEN_DEFAULTS[family.reads]),
-        family.Config,
-    ]
-    return (
-        [*kinds, with_defaults(TrainingOptions, family.training_defaults)]
-        if family.learns == "descent"
-        else kinds
-    )
+    """Return the dataclasses of a family's options: data, tokens, model and, for descent, training.
+
+    They have the family's own defaults.
+    """
+    kinds = [DATA_OPTIONS[family.reads], with_defaults(TokenOptions, _token_defaults(family)), family.Config]
+    if family.learns != "descent":
+        return kinds
+    return [*kinds, with_defaults(TrainingOptions, family.training_defaults)]
+
+
+def _token_defaults(family: type[LanguageModel]) -> dict[str, str]:
+    """Return the default tokens: words for counted models and translators, subwords for other neural models.
+
+    A neural model with words replaces rare words by <unk>, and its figures cannot be compared.
+    """
+    if family.reads == "pairs":
+        return {"tokens": "word", "document": "line"}
+    return {"tokens": "word" if family.learns == "counting" else "bpe"}
 
 
 def with_defaults(kind: type, defaults: Mapping[str, Any]) -> type:

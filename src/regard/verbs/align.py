@@ -1,4 +1,4 @@
-"""regard align: which word stands for which, from attention or by counting; or the error rate of an alignment file."""
+"""regard align: word alignments from attention or by counting, or the error rate of an alignment file."""
 
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -31,6 +31,7 @@ from regard.probabilities.links import (
 from regard.probabilities.translation import crossing_sites
 from regard.runs.formats import as_run
 from regard.runs.run import Run, require_translator
+from regard.tables import Table, TableRows, html_table
 from regard.text import parallel
 from regard.text.files import read_file
 from regard.text.parallel import Links, Parallel, words
@@ -45,25 +46,23 @@ Texts = Annotated[str | Path | Parallel | None, Argument(str | None, metavar="FI
 
 
 @dataclass(frozen=True)
-class Aligned:
+class Aligned(Table):
     """Word alignments of sentence pairs, and how they were made."""
 
     pairs: Parallel
     links: list[Links]
     by: By
-    baseline: list[Links]  # of IBM Model 1
+    baseline: list[Links]  # the links of IBM Model 1
     site: str | None = None
     head: int | None = None
-    weights: list[Tensor] | None = None  # of each pair, if attention was read: (target words, source words)
-    chosen_on: int = (
-        0  # the head was chosen by the known links of so many first pairs: they are not measured on
-    )
+    weights: list[Tensor] | None = None  # (target words, source words) of each pair, if attention was read
+    chosen_on: int = 0  # the head was chosen by the gold links of so many first pairs, which are not measured
 
     def figures(self) -> dict[str, Any]:
-        """Agreement with IBM Model 1, and with the right links if they are known."""
-        figures: dict[str, Any] = (
-            {"by": self.by} if self.site is None else {"site": self.site, "head": self.head}
-        )
+        """Return the agreement with IBM Model 1, and with the gold links if they are known."""
+        figures: dict[str, Any] = {"by": self.by}
+        if self.site is not None:
+            figures = {"site": self.site, "head": self.head}
         figures["agreement_with_model_1"] = 1 - agreement(self.links, self.baseline).aer
         if self.pairs.alignments is None:
             return figures
@@ -74,7 +73,7 @@ class Aligned:
         return figures | {"measured_on": len(sure)}
 
     def lines(self) -> list[Links]:
-        """The links of every line of the text; lines that were left out have none."""
+        """Return the links of every line of the text. Lines that were left out have none."""
         if self.pairs.places is None or not self.pairs.files:
             return self.links
         lines = [frozenset[tuple[int, int]]()] * self.pairs.lines
@@ -83,7 +82,7 @@ class Aligned:
         return lines
 
     def record(self, number: int) -> Record:
-        """One pair as something to look at: its weights, or its links if nothing was weighed, with the right links if they are known."""
+        """Make the record of one pair: its weights (or links, if nothing was weighed) and the gold links."""
         source, target = words(self.pairs.sources[number]), words(self.pairs.targets[number])
         if self.weights is None:
             map_JI = torch.zeros(len(target), len(source))
@@ -91,14 +90,10 @@ class Aligned:
                 map_JI[j, i] = 1
         else:
             map_JI = self.weights[number]
-            source += ["</s>"] * (
-                map_JI.shape[1] - len(source)
-            )  # the end of the source, if it may be looked at
-        right = (
-            None
-            if self.pairs.alignments is None
-            else frozenset((j, i) for i, j in self.pairs.alignments[number])
-        )
+            source += ["</s>"] * (map_JI.shape[1] - len(source))  # the end token, if words may attend to it
+        right = None
+        if self.pairs.alignments is not None:
+            right = frozenset((j, i) for i, j in self.pairs.alignments[number])
         name = self.site or self.by
         site, rows = Site(name, "BHTS", "weights", columns="given"), tuple(range(len(target)))
         head = "" if self.head is None else f"head {self.head}"
@@ -111,10 +106,21 @@ class Aligned:
     def to_json(self) -> dict[str, Any]:
         return {**self.figures(), "alignments": [sorted(links) for links in self.lines()]}
 
+    def rows(self) -> TableRows:
+        """A row for each sentence pair: source, target and links."""
+        triples = zip(self.pairs.sources, self.pairs.targets, self.links, strict=True)
+        return [
+            {"source": source, "target": target, "links": format_links(links)}
+            for source, target, links in triples
+        ]
+
+    def _repr_html_(self) -> str:
+        return html_table([self.figures()]) + html_table(self.rows())
+
 
 @dataclass(frozen=True)
-class Scored:
-    """One alignment file measured against another."""
+class Scored(Table):
+    """The figures of one alignment file against another."""
 
     aer: float
     precision: float
@@ -122,6 +128,10 @@ class Scored:
 
     def to_json(self) -> dict[str, Any]:
         return vars(self)
+
+    def rows(self) -> TableRows:
+        """One row with every figure."""
+        return [self.to_json()]
 
 
 def align(
@@ -142,27 +152,29 @@ def align(
     index: int = 0,
     gold_index: int = 0,
 ) -> Aligned | Scored:
-    """Word alignments (`i-j`), a line for each sentence pair, from a translator's attention or by counting; or the error rate of a file.
+    """Align the words of sentence pairs by attention or by counting, or measure a file of links.
+
+    The printed links are i-j, a line for each sentence pair: source word i and target word j, from 0.
 
     >>> regard.align("runs/recurrent-translator").figures()["aer"]  # doctest: +SKIP
     >>> regard.align(by="hmm", symmetry="grow-diag").links[0]  # doctest: +SKIP
 
     Args:
         run: A translator's run folder.
-        source: Sentences. Without files: those held out when the run was trained, or without a run the built-in ones.
+        source: Source sentences. Without files, those held out in the run's training, or the built-in ones.
         target: Their translations.
         pairs: Both in one file instead: source TAB target.
-        by: A run's attention; or counted on these pairs without a network, by IBM Model 1 or the HMM.
-        way: Read the attention of the state that predicts a word (shifted), or of the state that has read it (naive).
-        sinks: Let words look at the end of the sentence too, instead of hiding it.
-        reverse: A run of the other direction, to be put together with this one.
-        symmetry: How both directions are put together (grow-diag with --reverse).
-        out: Show one pair: .html, .svg, .png, .tsv or .json; right links are framed if they are known.
-        line: The pair that --out shows, from 1.
-        score: An alignment file to be measured against --gold.
-        gold: The right links: i-j is sure, ipj and i?j are possible; an empty line has none.
-        index: The number of the first word in --score.
-        gold_index: The number of the first word in --gold.
+        by: The attention of a run, or counting on these pairs by IBM Model 1 or the HMM.
+        way: The attention of the state that predicts a word (shifted), or that has read it (naive).
+        sinks: Do not hide the end of the source sentence from the attention.
+        reverse: A run of the other direction, whose links are combined with those of this run.
+        symmetry: How the links of both directions are combined (grow-diag with `reverse`).
+        out: Draw one pair: .html, .svg, .png, .tsv or .json. Right links are framed if they are known.
+        line: The number of the pair that `out` draws, from 1.
+        score: An alignment file that is measured against `gold`.
+        gold: The right links: i-j is sure, ipj and i?j are possible. An empty line has no links.
+        index: The number of the first word in `score`.
+        gold_index: The number of the first word in `gold`.
     """
     text = pairs if isinstance(pairs, Parallel) else parallel.read_pairs(source, target, pairs)
     if score is not None:
@@ -221,32 +233,30 @@ def _attended(
     maps = attention_maps(run.model, *run.both_tokenizers(), encoded, pairs, way, not sinks)
     links = links_of_heads(maps, pairs)
     (site, head), chosen_on = best_head(links, pairs.alignments or baseline)
-    chosen = links[site, head]
+    best_links = links[site, head]
     if reverse is not None:
         back = _attended(_backwards(reverse, pairs), pairs.swapped(), way, sinks, None, symmetry)
         if len(back.pairs) != len(pairs):
             raise UserError(
                 f"{reverse}: reads shorter sentences than {run.folder}; leave the longest pairs out"
             )
-        chosen, chosen_on = symmetrised(chosen, back.links, symmetry), max(chosen_on, back.chosen_on)
-    return Aligned(pairs, chosen, "attention", baseline, site, head, maps[site, head], chosen_on)
+        best_links, chosen_on = symmetrised(best_links, back.links, symmetry), max(chosen_on, back.chosen_on)
+    return Aligned(pairs, best_links, "attention", baseline, site, head, maps[site, head], chosen_on)
 
 
 def _backwards(reverse: OtherRun, pairs: Parallel) -> Run:
-    """A run of the other direction; a run of the same direction would hardly know a word."""
+    """Open the run of the other direction. A run of the same direction would know few of the words."""
     assert reverse is not None
     run = require_translator(as_run(reverse))
     tokenizer = run.both_tokenizers()[0]
     ids = [token for line in pairs.targets for token in tokenizer.prompt(line)]
     if sum(token == tokenizer.unknown for token in ids) > len(ids) / 2:
-        raise UserError(
-            f"{reverse}: knows few of the target's words; `reverse` is a run that translates back"
-        )
+        raise UserError(f"{reverse}: knows few words of the target; `reverse` is a run that translates back")
     return run
 
 
 def _number(aligned: Aligned, line: int) -> int:
-    """Which of the pairs a line of the text is."""
+    """Return the index of the pair at a line of the text."""
     lines = len(aligned.lines())
     if not 1 <= line <= lines:
         raise UserError(f"there is no `line` {line}: they go from 1 to {lines}")
@@ -257,37 +267,35 @@ def _number(aligned: Aligned, line: int) -> int:
 
 
 def with_gold(pairs: Parallel, name: str, index: int) -> Parallel:
-    """Pairs with the right links of a file, which has a line for each pair, or for each line of the text they are from."""
+    """Add the gold links of a file, which has a line for each pair or for each line of the text."""
     right = read_links(name, index)
     places = range(len(pairs)) if pairs.places is None or len(right) == len(pairs) else pairs.places
     if len(right) not in (len(pairs), pairs.lines):
         raise UserError(f"{name} has {len(right)} lines for {len(pairs)} sentence pairs")
-    chosen = [right[place] for place in places]
+    gold_links = [right[place] for place in places]
     for place, (sure, possible), source, target in zip(
-        places, chosen, pairs.sources, pairs.targets, strict=True
+        places, gold_links, pairs.sources, pairs.targets, strict=True
     ):
         check_links(sure | possible, source, target, f"{name}: line {place + 1}", index)
     return replace(
         pairs,
-        alignments=[sure for sure, _ in chosen],
-        possible=[sure | possible for sure, possible in chosen],
+        alignments=[sure for sure, _ in gold_links],
+        possible=[sure | possible for sure, possible in gold_links],
     )
 
 
 def score_links(
     links: str, gold: str, index: int = 0, gold_index: int = 0, pairs: Parallel | None = None
 ) -> Scored:
-    """One alignment file against another. If sentences are given, no link may lie outside its own."""
-    made, right = read_links(links, index), read_links(gold, gold_index)
-    if len(made) != len(right):
-        raise UserError(
-            f"{links} has {len(made)} lines and {gold} {len(right)}: give alignments of the same sentences"
-        )
-    if pairs is not None and len(made) != pairs.lines:
-        raise UserError(
-            f"{links} has {len(made)} lines and the text {pairs.lines}: give alignments of the same sentences"
-        )
-    for name, parsed, first in ((links, made, index), (gold, right, gold_index)):
+    """Measure one alignment file against another. If sentences are given, no link may lie outside them."""
+    measured_links, right = read_links(links, index), read_links(gold, gold_index)
+    if len(measured_links) != len(right):
+        lengths = f"{links} has {len(measured_links)} lines and {gold} {len(right)}"
+        raise UserError(f"{lengths}: give alignments of the same sentences")
+    if pairs is not None and len(measured_links) != pairs.lines:
+        lengths = f"{links} has {len(measured_links)} lines and the text {pairs.lines}"
+        raise UserError(f"{lengths}: give alignments of the same sentences")
+    for name, parsed, first in ((links, measured_links, index), (gold, right, gold_index)):
         numbered = (
             ()
             if pairs is None
@@ -297,15 +305,15 @@ def score_links(
             check_links(
                 parsed[place][0] | parsed[place][1], source, target, f"{name}: line {place + 1}", first
             )
-    every = [sure | possible for sure, possible in made]
-    found = agreement(every, [sure for sure, _ in right], [possible for _, possible in right])
-    return Scored(found.aer, found.precision, found.recall)
+    every = [sure | possible for sure, possible in measured_links]
+    errors = agreement(every, [sure for sure, _ in right], [possible for _, possible in right])
+    return Scored(errors.aer, errors.precision, errors.recall)
 
 
 def read_links(name: str, index: int) -> list[tuple[Links, Links]]:
     if index not in (0, 1):
         raise UserError("`index` and `gold_index` are 0 or 1: the number of the first word")
-    empty = Path(name).is_file() and Path(name).stat().st_size == 0  # an alignment of no sentences
+    empty = Path(name).is_file() and Path(name).stat().st_size == 0  # alignments of no sentences
     return parse_links("" if empty else read_file(name).text, name, index)
 
 

@@ -1,4 +1,4 @@
-"""regard draw FILE: a picture of weights that any tool has made."""
+"""regard draw FILE: a picture of weights from any tool."""
 
 import json
 import zipfile
@@ -20,15 +20,17 @@ Picture = Annotated[str | Path, Argument(Path, metavar="FILE")]
 
 
 def draw(weights: Weights, out: Picture, *, tokens: Words = None, title: str | None = None) -> Path:
-    """Draw an array of weights: one row, a map, a map for each head, or for each layer and head (1 to 4 axes).
+    """Draw an array of weights: a row, a map, a map for each head, or for each layer and head (1 to 4 axes).
 
-    >>> regard.draw(weights, out="map.svg", tokens=["the", "poor"])  # doctest: +SKIP
+    >>> import numpy
+    >>> regard.draw(numpy.eye(2), out="map.svg", tokens=["the", "poor"]).name
+    'map.svg'
 
     Args:
-        weights: An array, or a file of one: .npz with weights and tokens (or rows and columns), .npy, .json.
-        out: What to write: .svg, .png, or .html, which opens offline.
+        weights: An array, or a file: .npz with weights and tokens (or rows and columns), .npy or .json.
+        out: The file to write: .svg, .png, or .html, which opens offline.
         tokens: The words, if the file does not hold them.
-        title: The title; without it, the file's name.
+        title: The title. Without it, the name of the file.
     """
     held: dict[str, Any] = {"weights": weights} if isinstance(weights, np.ndarray) else _read(Path(weights))
     words = list(tokens) if tokens is not None else held.get("tokens")
@@ -38,7 +40,7 @@ def draw(weights: Weights, out: Picture, *, tokens: Words = None, title: str | N
 
 
 def _read(path: Path) -> dict[str, Any]:
-    """The weights, and the tokens, rows and columns that are there. Nothing is ever unpickled."""
+    """Read the weights, and the tokens, rows and columns that the file holds. Nothing is unpickled."""
     try:
         if path.suffix == ".json":
             data = json.loads(path.read_text(encoding="utf-8"))

@@ -1,4 +1,4 @@
-"""regard evaluate RUN: how well a run predicts a text, or translates."""
+"""regard evaluate RUN: loss and perplexity of a run on a text, or BLEU of a translator."""
 
 import math
 import time
@@ -14,6 +14,7 @@ from regard.probabilities.translation import translate_lines
 from regard.runs.derived import cached, mix, to_best_device
 from regard.runs.formats import as_run
 from regard.runs.run import Run, require_plain_text, require_translator
+from regard.tables import Table, TableRows
 from regard.text import parallel
 from regard.text.files import read
 from regard.text.parallel import Parallel
@@ -21,12 +22,12 @@ from regard.verbs.arguments import Edits, File, Files, OtherRun, RunLike
 from regard.verbs.parsing import parse
 from regard.verbs.printing import print_json, print_lines
 
-FEWEST = 10  # sentences that a comparison of two translators needs
+FEWEST = 10  # a comparison of two translators needs at least this many sentences
 
 
 @dataclass(frozen=True)
-class TranslationMeasure:
-    """How well a translator does on parallel text. sacrebleu's signatures say how BLEU and chrF were measured."""
+class TranslationMeasure(Table):
+    """The figures of a translator on parallel text. sacrebleu's signatures describe BLEU and chrF."""
 
     bleu: float
     chrf: float
@@ -42,6 +43,10 @@ class TranslationMeasure:
     def to_json(self) -> dict[str, Any]:
         data = asdict(self)
         return data if self.against else {name: value for name, value in data.items() if name != "against"}
+
+    def rows(self) -> TableRows:
+        """One row with every figure."""
+        return [self.to_json()]
 
 
 @keep_freed_memory()
@@ -61,46 +66,38 @@ def evaluate(
     against: OtherRun = None,
     edit: Edits = None,
 ) -> Measure | TranslationMeasure:
-    """Measure a run on a text: loss, perplexity, bits per byte (docs/measuring.md says how). A translator: BLEU, chrF and perplexity.
+    """Measure loss, perplexity and bits per byte of a run; BLEU, chrF and perplexity of a translator.
+
+    docs/measuring.md defines the figures.
 
     >>> regard.evaluate("runs/ngram", text="other.txt").perplexity  # doctest: +SKIP
 
     Args:
         run: A run folder, an ARPA file, or a GPT-2 checkpoint.
-        text: The text, all of it. Without it, the run's own test or validation text.
-        stride: How far windows move on, for models with a bounded context. The context itself means no overlap.
-        cache: Put a neural cache on the model: words that followed similar states before become likelier.
-        cache_size: States that the cache remembers (2000).
-        mix: Another run that reads the same tokens: the two are interpolated.
-        valid: The text on which the weight of --mix, or the cache's numbers, are chosen (a cache: the run's own validation text).
-        source: A translator's sentences. Without files, those held out when it was trained.
-        target: Their right translations.
+        text: The text. Without it, the run's own test or validation text.
+        stride: The distance between windows of a bounded context. The whole context means no overlap.
+        cache: Put a neural cache on the model: tokens that followed similar states become more probable.
+        cache_size: The number of states in the cache (2000).
+        mix: Another run that reads the same tokens: the two models are interpolated.
+        valid: Validation text, on which the weight of `mix` or the numbers of the cache are chosen.
+        source: The source sentences for a translator. Without files, the sentences held out in its training.
+        target: The reference translations.
         pairs: Both in one file instead: source TAB target.
-        beam: Hypotheses that a translator keeps (5).
-        against: Another translator: how far it is ahead on the same sentences, and how often that would happen by chance.
+        beam: The number of hypotheses of the beam search (5).
+        against: Another translator, which is compared on the same sentences by the paired bootstrap.
         edit: Change the model: a JSON file of edits, or the JSON itself.
     """
     opened = edited(run, edit)
     if opened.model.given is not None or source or target or pairs:
-        _refuse(
-            {
-                "text": text,
-                "mix": mix,
-                "cache": cache,
-                "cache_size": cache_size,
-                "stride": stride,
-                "valid": valid,
-            },
-            TRANSLATORS,
-        )
-        return _evaluate_pairs(
-            require_translator(opened), parallel.read_pairs(source, target, pairs), beam or 5, against
-        )
+        of_text = {"text": text, "mix": mix, "cache": cache, "cache_size": cache_size}
+        _refuse({**of_text, "stride": stride, "valid": valid}, TRANSLATORS)
+        given = parallel.read_pairs(source, target, pairs)
+        return _evaluate_pairs(require_translator(opened), given, beam or 5, against)
     _refuse({"against": against, "beam": beam}, "is for translators; regard compare ranks language models")
     to_best_device(opened.model)
     opened = _changed(opened, cache, cache_size, mix, valid)
     sources = read(text) or require_plain_text(opened).own_text()
-    return measure(opened.model, opened.tokenizer, [one.text for one in sources], stride)
+    return measure(opened.model, opened.tokenizer, [source.text for source in sources], stride)
 
 
 TRANSLATORS = "is for language models; a translator is measured on `source` and `target`, or `pairs`"
@@ -113,14 +110,14 @@ def _refuse(options: dict[str, Any], why: str) -> None:
 
 
 def _changed(run: Run, cache: bool, size: int | None, other: OtherRun, valid: Files) -> Run:
-    """The run with a cache, or mixed with another one."""
+    """Return the run with a cache, or mixed with another run."""
     if size is not None and not cache:
         raise UserError("`cache_size` goes with `cache`")
     if other is not None:
         if cache:
             raise UserError("`mix` and `cache` do not go together")
         if not valid:
-            raise UserError("`mix` chooses its weight on validation text: say which with `valid`")
+            raise UserError("`mix` chooses its weight on validation text: name it with `valid`")
         return mix(run, other, valid)
     if cache:
         return cached(run, 2000 if size is None else size, valid)
@@ -151,11 +148,15 @@ def _evaluate_pairs(run: Run, pairs: Parallel | None, beam: int, against: OtherR
 
 
 def _against(run: Run, other: Run, pairs: Parallel, beam: int) -> dict[str, Difference]:
-    """How far another translator is ahead on the sentences that both can read, by the paired bootstrap."""
+    """Compare two translators on the sentences that both can read, by the paired bootstrap."""
     pairs = other.encode_pairs(pairs)[1]
     if len(pairs) < FEWEST:
-        raise UserError(f"{len(pairs)} sentences tell nothing of two translators: give {FEWEST} or more")
-    texts = [translate_lines(one.model, *one.both_tokenizers(), pairs.sources, beam) for one in (run, other)]
+        raise UserError(
+            f"{len(pairs)} sentences are too few to compare two translators: give {FEWEST} or more"
+        )
+    texts = [
+        translate_lines(each.model, *each.both_tokenizers(), pairs.sources, beam) for each in (run, other)
+    ]
     return paired_bootstrap(texts[0], texts[1], pairs.targets)
 
 
@@ -168,8 +169,10 @@ def main(arguments: list[str]) -> None:
     figures = result.to_json()
     if call.json:
         print_json(figures)
-    else:
-        print_lines({name: value for name, value in figures.items() if name != "zero_tokens" or value})
+        return
+    print_lines({name: value for name, value in figures.items() if name != "zero_tokens" or value})
+    if result.unknown_tokens:
+        print(f"\n{result.not_comparable()}")
 
 
 def _print_translation(result: TranslationMeasure, other: str | None, json: bool) -> None:
@@ -180,6 +183,6 @@ def _print_translation(result: TranslationMeasure, other: str | None, json: bool
     print_lines({name: value for name, value in figures.items() if name != "signatures"})
     for name, signature in result.signatures.items():
         print(f"{name}: {signature}")
-    for name, one in result.against.items():
-        ahead = f"{one.difference:+.2f} (p = {one.p_value:.3f}, paired bootstrap)"
-        print(f"{name} of {other}: {one.other:.2f}, {ahead}")
+    for name, difference in result.against.items():
+        ahead = f"{difference.difference:+.2f} (p = {difference.p_value:.3f}, paired bootstrap)"
+        print(f"{name} of {other}: {difference.other:.2f}, {ahead}")

@@ -1,4 +1,4 @@
-"""regard generate RUN: text that goes on from a prompt."""
+"""regard generate RUN: write text after a prompt."""
 
 import sys
 from collections.abc import Iterator
@@ -10,9 +10,11 @@ from regard.probabilities.decoder import Writing
 from regard.probabilities.sampling import Sampling
 from regard.ranges import check_seed
 from regard.runs.run import Run, require_plain_text
+from regard.tables import visible
+from regard.tokens.contract import Tokenizer
 from regard.verbs.arguments import Edits, RunLike
 from regard.verbs.parsing import parse
-from regard.verbs.printing import print_json
+from regard.verbs.printing import print_json, show_text
 
 
 def generate(
@@ -27,19 +29,19 @@ def generate(
     seed: int = 1,
     edit: Edits = None,
 ) -> list[str]:
-    """Write text with a run. One text is streamed as it is written; several come one after the other.
+    """Write text after a prompt. Each returned text begins after the prompt.
 
     >>> regard.generate("runs/ngram", prompt="The", length=20)  # doctest: +SKIP
 
     Args:
         run: A run folder, an ARPA file, or a GPT-2 checkpoint.
         prompt: The beginning of the text.
-        length: The most tokens to write. A document may end before.
-        temperature: Below 1 bolder, above 1 wilder; 0 always takes the likeliest token.
-        top_k: Choose among the k likeliest tokens.
-        top_p: Choose among the smallest set of likeliest tokens whose probabilities sum to this share or more.
-        count: How many texts.
-        seed: The same seed gives the same texts. The first of several texts is the text that is written alone.
+        length: The maximal number of new tokens. The model may end the document before.
+        temperature: Below 1, likely tokens are preferred; above 1, less so. 0 takes the likeliest token.
+        top_k: Sample from the k likeliest tokens.
+        top_p: Sample from the smallest set of likeliest tokens whose probabilities sum to this share.
+        count: The number of texts.
+        seed: The same seed gives the same texts. The first of several texts does not depend on `count`.
         edit: Change the model: a JSON file of edits, or the JSON itself.
     """
     sampling = Sampling(temperature=temperature, top_k=top_k, top_p=top_p)
@@ -52,7 +54,7 @@ def generate(
 def stream(
     run: Run, prompt: str, length: int, count: int, seed: int, sampling: Sampling
 ) -> Iterator[list[str]]:
-    """`count` texts at once, piece by piece as they are written."""
+    """Yield the next piece of each of `count` texts."""
     require_plain_text(run)
     if length < 1 or count < 1:
         raise UserError("`length` and `count` must be 1 or more")
@@ -60,9 +62,9 @@ def stream(
     prompt_ids = tokenizer.prompt(prompt)
     unknown = sum(token == tokenizer.unknown for token in prompt_ids)
     if unknown:
-        notify(
-            f"{unknown} of the prompt's {len(prompt_ids)} tokens were never seen in training and are read as <unk>"
-        )
+        kind = "characters" if tokenizer.kind == "char" else "tokens"
+        seen = "were never seen in training and are read as <unk>"
+        notify(f"{unknown} of the prompt's {len(prompt_ids)} {kind} {seen}{_names(tokenizer, prompt)}")
     ids = [tokenizer.start, *prompt_ids]
     decoders = [tokenizer.decoder(ids[-1]) for _ in range(count)]
     writing = Writing(length=length, end=tokenizer.stop, sampling=sampling, seed=check_seed(seed))
@@ -70,6 +72,14 @@ def stream(
     for written in steps:
         tokens = zip(decoders, written.token_B.tolist(), strict=True)
         yield ["" if token == decoder.ENDED else decode(token) for decode, token in tokens]
+
+
+def _names(tokenizer: Tokenizer, prompt: str) -> str:
+    """List the unknown characters of a prompt, in a message. Other tokens are not listed."""
+    if tokenizer.kind != "char":
+        return ""
+    unknown = [letter for letter in dict.fromkeys(prompt) if tokenizer.prompt(letter) == [tokenizer.unknown]]
+    return f": {' '.join(visible(letter) for letter in unknown[:10])}"
 
 
 def main(arguments: list[str]) -> None:
@@ -80,7 +90,7 @@ def main(arguments: list[str]) -> None:
     elif count == 1:
         _print_live(**call.values)
     else:
-        print("\n---\n".join(prompt + text for text in generate(**call.values)))
+        print("\n---\n".join(show_text(prompt + text) for text in generate(**call.values)))
 
 
 def _print_live(
@@ -94,9 +104,9 @@ def _print_live(
     seed: int,
     edit: str | None,
 ) -> None:
-    """Write each piece as soon as it is there."""
+    """Print each piece as soon as the model has written it."""
     sampling = Sampling(temperature=temperature, top_k=top_k, top_p=top_p)
     piece = ""
     for number, (piece,) in enumerate(stream(edited(run, edit), prompt, length, count, seed, sampling)):
-        print(prompt * (number == 0) + piece, end="", flush=True)
+        print(show_text(prompt * (number == 0) + piece), end="", flush=True)
     sys.stdout.write("" if piece.endswith("\n") else "\n")

@@ -1,13 +1,14 @@
-"""regard lesson: the lectures' worked examples, step by step."""
+"""regard lesson: run the lectures' worked examples, step by step."""
 
 from pathlib import Path
 from typing import Annotated, Any
 
 from regard.errors import UserError
-from regard.lessons.lesson import LESSONS, Lesson, about, inputs_of, run_lesson
+from regard.lessons.lesson import LESSONS, Lesson, about, inputs_of, run_lesson, short_text
 from regard.lessons.lesson import parse as parse_setting
 from regard.lessons.notebook import notebook as as_notebook
 from regard.machine.disk import write_atomically
+from regard.tables import Catalogue
 from regard.verbs.arguments import Out
 from regard.verbs.options import Argument
 from regard.verbs.parsing import parse
@@ -17,19 +18,19 @@ Name = Annotated[str | None, Argument(str | None, positional=True, metavar="NAME
 Settings = Annotated[dict[str, Any] | tuple[str, ...], Argument(tuple[str, ...], metavar="NAME=VALUE")]
 
 
-def lesson(name: Name = None, *, set: Settings = (), notebook: Out = None) -> Lesson | dict[str, str]:
-    """Run one of the lectures' worked examples; without a name, list them.
+def lesson(name: Name = None, *, set: Settings = (), notebook: Out = None) -> Lesson | Catalogue:
+    """Run one of the lectures' worked examples. Without a name, list them.
 
     >>> regard.lesson("attention", set={"q": (0.0, 10.0)}).value("scores")
     [0.0, 0.0, 10.0, 0.0]
 
     Args:
         name: The lesson.
-        set: Other inputs: q=0,10 sets the numbers of q; rows are separated by ; and sentences by /.
-        notebook: Write it as a notebook instead (.ipynb).
+        set: Other inputs. q=0,10 sets the numbers of q; a semicolon separates rows, / separates sentences.
+        notebook: Write the lesson as a notebook (.ipynb).
     """
     if name is None:
-        return {known: about(known) for known in LESSONS}
+        return Catalogue({known: about(known) for known in LESSONS})
     if notebook is not None and Path(notebook).suffix != ".ipynb":
         raise UserError(f"{notebook}: the name of a notebook ends with .ipynb")
     inputs = set if isinstance(set, dict) else dict(parse_setting(name, setting) for setting in set)
@@ -54,11 +55,8 @@ def main(arguments: list[str]) -> None:
         return
     _print(shown)
     written = call.values["notebook"]
-    print(
-        f"\ninputs that can be set: {', '.join(inputs_of(shown.name))}"
-        if written is None
-        else f"\n{written} holds it."
-    )
+    names = ", ".join(inputs_of(shown.name))
+    print(f"\ninputs that --set changes: {names}" if written is None else f"\nwritten: {written}")
 
 
 def _print(shown: Lesson) -> None:
@@ -69,14 +67,4 @@ def _print(shown: Lesson) -> None:
             if text:
                 print("\n".join(f"   {line}" for line in text.splitlines()))
         for name, value in step.values.items():
-            print(f"   {name}: {_shown(value)}")
-
-
-def _shown(value: object) -> str:
-    if isinstance(value, float):
-        return f"{value:.4g}"
-    if isinstance(value, list):
-        return f"[{', '.join(_shown(part) for part in value)}]"
-    if isinstance(value, dict):
-        return ", ".join(f"{name} {_shown(part)}" for name, part in value.items())
-    return str(value)
+            print(f"   {name}: {short_text(value)}")

@@ -1,29 +1,39 @@
-"""regard list: families, recipes with the figure that each reached, lessons, puzzles."""
+"""regard list: families, recipes with the figure of each, lessons, puzzles."""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, final
 
 from regard.lessons.lesson import LESSONS
 from regard.models import family_names
+from regard.tables import Table, TableRows
 from regard.text.puzzles import PUZZLES
 from regard.training.recipes import RECIPES
 from regard.verbs.parsing import parse
 from regard.verbs.printing import print_json
 
 
-def list() -> dict[str, Any]:
-    """The names of all families, recipes, lessons, puzzles and benchmarks.
+@final
+class Names(dict[str, Any], Table):
+    """The names of all families, recipes, lessons, puzzles and benchmarks."""
+
+    def rows(self) -> TableRows:
+        """A row for each name, with its kind."""
+        return [{"kind": kind, "name": name} for kind, names in self.items() for name in names]
+
+
+def list() -> Names:
+    """List the names of all families, recipes, lessons, puzzles and benchmarks.
 
     >>> regard.list()["families"][0]
     'ngram'
     """
-    return {
-        "families": family_names(),
-        "recipes": [*RECIPES],
-        "lessons": [*LESSONS],
-        "puzzles": [*PUZZLES],
-        "benchmarks": [],
-    }
+    return Names(
+        families=family_names(),
+        recipes=[*RECIPES],
+        lessons=[*LESSONS],
+        puzzles=[*PUZZLES],
+        benchmarks=[],
+    )
 
 
 def main(arguments: Sequence[str]) -> None:
@@ -31,11 +41,9 @@ def main(arguments: Sequence[str]) -> None:
     if call.json:
         print_json(list())
         return
-    print(
-        f"families: {', '.join(family_names())}\n\nrecipes (regard train --recipe NAME --data FOLDER), with the figure that each reached:"
-    )
+    print(f"families: {', '.join(family_names())}\n")
+    print("recipes (regard train --recipe NAME --data FOLDER), each with its figure:")
     for name, make in RECIPES.items():
         print(f"  {name:<30} {make().figure}")
-    print(
-        f"\nlessons (regard lesson NAME): {', '.join(LESSONS)}\n\npuzzles (regard puzzle NAME): {', '.join(PUZZLES)}"
-    )
+    print(f"\nlessons (regard lesson NAME): {', '.join(LESSONS)}")
+    print(f"\npuzzles (regard puzzle NAME): {', '.join(PUZZLES)}")

@@ -1,4 +1,4 @@
-"""regard look RUN: what a run does with a text, position by position."""
+"""regard look RUN: the predictions and the attention of a run on a text, position by position."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -7,14 +7,17 @@ from typing import Annotated, Any
 
 from regard.errors import UserError, notify
 from regard.inside.by_words import by_words
-from regard.inside.edit_model import edited, save_edits
+from regard.inside.edit_files import edits_in_words
+from regard.inside.edit_model import edited, given_edits, save_edits
 from regard.inside.observe import Reading, Wanted, observe, plain_reading
 from regard.inside.output import Form, check_ending, write_record
+from regard.inside.page import frame, page
 from regard.inside.record import Record
 from regard.probabilities.links import check_links, parse_line
 from regard.probabilities.translation import translate
 from regard.runs.formats import as_run
 from regard.runs.run import Run
+from regard.tables import Table, TableRows
 from regard.verbs.arguments import Edits, Names, Numbers, Out, RunLike
 from regard.verbs.look_text import print_record
 from regard.verbs.options import Argument
@@ -25,19 +28,28 @@ Target = Annotated[str | Sequence[int] | None, Argument(str | None)]
 
 
 @dataclass(frozen=True)
-class Looked:
-    """What a run did with a text; with edits, also what it did without them."""
+class Looked(Table):
+    """The record of a run's reading; with edits, also the record without edits."""
 
     record: Record
     before: Record | None = None
-    edits: str | None = None  # a line that says what was edited
+    edits: str | None = None  # the edits in one line
 
     def to_json(self) -> dict[str, Any]:
         data = self.record.to_json()
         return data if self.before is None else {**data, "edits": self.edits, "before": self.before.to_json()}
 
+    def rows(self) -> TableRows:
+        """A row for each token: position, surprisal in nats (also before edits), likeliest next token."""
+        rows = self.record.rows()
+        if self.before is None:
+            return rows
+        pairs = zip(rows, self.before.surprisal, strict=True)
+        return [{**row, "surprisal_before": nll} for row, nll in pairs]
+
     def _repr_html_(self) -> str:
-        return self.record._repr_html_()
+        title = "regard look" if self.edits is None else f"regard look · edited: {self.edits}"
+        return frame(page(self.record, title, self.before))
 
 
 def look(
@@ -56,43 +68,48 @@ def look(
     out: Out = None,
     form: Form = "auto",
 ) -> Looked:
-    """Look inside a run while it reads a text: its predictions at each position, what it weighs, and what the predictions are made of.
+    """Show the predictions and the attention of a run at each position of a text.
 
-    >>> regard.look("runs/transformer", "The game was", sites="layer0.attention", rows=[-1]).record.maps  # doctest: +SKIP
+    >>> looked = regard.look("runs/transformer", "The game was", sites="layer0.attention")  # doctest: +SKIP
+    >>> looked.record.maps["layer0.attention"].numbers.shape  # doctest: +SKIP
+    torch.Size([4, 4, 4])
 
     Args:
         run: A run folder, an ARPA file, or a GPT-2 checkpoint.
         text: The text itself.
-        target: The translation that a translator is made to read; without it, it translates.
-        gold: The right links between the words of --text and --target ('0-0 1-2', from 0), which pictures frame.
-        sites: Names or patterns of sites ('layer1.*'); without them, every site that holds weights.
-        rows: Positions whose maps are worked out, from 0, or from the end below 0; all without it.
-        heads: Heads (also gates and senses), from 0; all without it.
-        words: Put subwords together: columns of a word are added, its rows are averaged.
-        top: How many of the likeliest next words are kept at each position.
+        target: The translation that a translator reads. Without it, the translator's own translation.
+        gold: The right links of the words in `text` and `target` ('0-0 1-2'); pictures frame them.
+        sites: Names or patterns of sites ('layer1.*'). Without them, every site that holds weights.
+        rows: Positions whose maps are computed, from 0; below 0 they count from the end. Without them, all.
+        heads: Heads (also gates and senses), from 0. Without them, all.
+        words: Join subwords: the columns of a word are added, and its rows are averaged.
+        top: The number of likeliest next tokens at each position.
         edit: Change the model: a JSON file of edits, or the JSON itself.
         save_edit: Write the edits to a JSON file that names this run.
-        out: Write it to a file: .html opens offline, .svg and .png are one picture, .tsv is a table, .json holds every number.
-        form: What an .svg or .png shows: one map, its arcs, small maps of every site and head, or what predictions are made of.
+        out: Write a file: .html is a page that opens offline, .svg and .png are a picture, .tsv is a table,
+            .json holds every number.
+        form: The picture in an .svg or .png: one map, its arcs, a small map for every site and head (mosaic),
+            or the terms of a prediction (parts).
     """
     if out is not None:
         check_ending(Path(out))
     elif form != "auto":
-        raise UserError("`form` says what a picture shows; name one with `out` FILE.svg or FILE.png")
+        raise UserError("`form` chooses a picture: name the picture with `out` FILE.svg or FILE.png")
     opened = as_run(run)
     if save_edit is not None:
         if edit is None:
-            raise UserError("`save_edit` goes with `edit`, which says what to change")
+            raise UserError("`save_edit` writes the edits that `edit` gives: give both")
         save_edits(opened, edit, save_edit)
     wanted = Wanted([sites] if isinstance(sites, str) else sites, rows, heads, top)
-    changed = edited(opened, edit)
+    edits = None if edit is None else given_edits(opened, edit)
+    changed = edited(opened, edits)
     reading = _reading(changed, text, target, gold, words)
     record = _record(changed, reading, wanted, words)
-    before = None if edit is None else _record(opened, reading, wanted, words)
+    before = None if edits is None else _record(opened, reading, wanted, words)
     if gold is not None:
         record = _framed(record, gold, text, str(target))
-    looked = Looked(record, before, None if edit is None else str(edit))
-    if edit is not None and not words:
+    looked = Looked(record, before, None if edits is None else edits_in_words(edits))
+    if edits is not None and not words:
         _tell_late(changed, record)
     if out is not None:
         write_record(record, Path(out), _title(opened, run, looked), form, before)
@@ -119,7 +136,7 @@ def _reading(run: Run, text: str, target: Target, gold: str | None, words: bool)
 
 
 def translation_reading(run: Run, text: str, target: Target) -> Reading:
-    """A source, and a translation that is read with its end."""
+    """Return the reading of a source sentence and a translation, end included."""
     import torch
 
     source, tokenizer = run.both_tokenizers()
@@ -131,20 +148,16 @@ def translation_reading(run: Run, text: str, target: Target) -> Reading:
     ids = [*tokenizer.prompt(target), tokenizer.end] if isinstance(target, str) else list(target)
     given = [*source.prompt(text), source.end]
     assert run.model.given is not None
-    for what, length, limit in (
+    for name, length, limit in (
         ("text", len(given), run.model.given.longest),
         ("target", len(ids), run.model.context),
     ):
         if limit is not None and length > limit:
-            raise UserError(
-                f"the {what} has {length} tokens, the end counted, and the model reads {limit}: shorten it"
-            )
+            counted = f"{length} tokens, the end counted"
+            raise UserError(f"the {name} has {counted}, and the model reads {limit}: shorten it")
     unknown = sum(token == source.unknown for token in given)
-    notes = (
-        (f"{unknown} of the source's tokens are not in its vocabulary and were read as <unk>",)
-        if unknown
-        else ()
-    )
+    outside = f"{unknown} of the source's tokens are not in its vocabulary and were read as <unk>"
+    notes = (outside,) if unknown else ()
     ids = [tokenizer.start, *ids]
     names = tuple(source.name(token) for token in given)
     read = [tokenizer.name(token) for token in ids]
@@ -157,8 +170,8 @@ def _record(run: Run, reading: Reading, wanted: Wanted, words: bool) -> Record:
 
 
 def _framed(record: Record, gold: str, source: str, target: str) -> Record:
-    """A record of a translation by words, with the right links in it."""
-    if not any(one.site.crosses for one in record.maps.values()):
+    """Put the gold links into the record of a translation by words."""
+    if not any(site_map.site.crosses for site_map in record.maps.values()):
         raise UserError("`gold` is for maps of the target over the source")
     sure, possible = parse_line(gold, "`gold`")
     check_links(sure | possible, source, target, "`gold`")
@@ -166,11 +179,11 @@ def _framed(record: Record, gold: str, source: str, target: str) -> Record:
 
 
 def _tell_late(run: Run, record: Record) -> None:
-    """Positions that edits name behind the end of the text."""
+    """Notify the user of edits at positions after the end of the text."""
     last = max(len(record.tokens), len(record.given or ())) - 1
     late = [place for place in run.model.places if place > last]  # type: ignore[union-attr]
     if late:
-        notify(f"the edits name positions {late}, past the text's last, {last}: they change nothing here")
+        notify(f"the edits name positions {late}, and the text ends at {last}: they change nothing here")
 
 
 def main(arguments: list[str]) -> None:

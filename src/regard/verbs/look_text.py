@@ -1,4 +1,4 @@
-"""A record in the terminal: the tokens with their surprisal, and the maps as shaded squares."""
+"""Print a record: the tokens with their surprisal, and the maps as shaded squares."""
 
 from rich.console import Console
 from rich.text import Text
@@ -6,22 +6,19 @@ from torch import Tensor
 
 from regard.inside.pictures import shade
 from regard.inside.record import Map, Record
-from regard.verbs.printing import escaped
+from regard.verbs.printing import escaped, show_token
 
 SHADES = " ░▒▓█"
-WIDEST = 24  # columns of a map
-MAPS, LINES = 12, 64  # the most maps, and tokens
+WIDEST = 24  # the maximal number of columns of a map
+MAPS, LINES = 12, 64  # the maximal numbers of maps and of tokens
 
 
 def print_record(record: Record, before: Record | None) -> None:
     for note in record.notes:
         print(note)
     if record.given is not None:
-        print(
-            "source: "
-            + "  ".join(f"{place} {escaped(token)}" for place, token in enumerate(record.given))
-            + "\n"
-        )
+        tokens = "  ".join(f"{place} {show_token(token)}" for place, token in enumerate(record.given))
+        print(f"source: {tokens}\n")
     _print_tokens(record, before)
     _print_terms(record)
     _print_words(record)
@@ -29,8 +26,8 @@ def print_record(record: Record, before: Record | None) -> None:
 
 
 def _print_tokens(record: Record, before: Record | None) -> None:
-    """A line for each token: its surprisal (under an edit, also the change), and the likeliest tokens after it."""
-    width = min(20, max(len(escaped(token)) for token in record.tokens))
+    """Print a line for each token: its surprisal, the change under edits, and the likeliest next tokens."""
+    width = min(20, max(len(show_token(token)) for token in record.tokens))
     skipped = max(0, len(record.tokens) - LINES)
     if skipped:
         print(f"... {skipped} tokens before these: --json has them all")
@@ -41,11 +38,11 @@ def _print_tokens(record: Record, before: Record | None) -> None:
             was = before.surprisal[place]
             surprise += " " * 8 if nll is None or was is None else f" ({nll - was:+.2f})"
         expected = "" if place >= len(record.likeliest) else _expected(record.likeliest[place])
-        print(f"{place:4} {escaped(token):<{width}} {surprise}   {expected}".rstrip())
+        print(f"{place:4} {show_token(token):<{width}} {surprise}   {expected}".rstrip())
 
 
 def _expected(likeliest: list[tuple[str, float]]) -> str:
-    return "then " + ", ".join(f"{escaped(word)} {chance(p)}" for word, p in likeliest[:3])
+    return "then " + ", ".join(f"{show_token(word)} {chance(p)}" for word, p in likeliest[:3])
 
 
 def chance(p: float) -> str:
@@ -53,14 +50,15 @@ def chance(p: float) -> str:
 
 
 def _print_terms(record: Record) -> None:
-    """What the prediction of the last token is made of, the largest terms first."""
+    """Print the terms of the last prediction, the largest first."""
     if record.parts is None or not record.parts_at:
         return
     place = record.parts_at[-1]
     terms = sorted(record.terms(place), key=lambda term: -abs(term[1]))
     if len(terms) < 2:
         return
-    print(f"\nthe {record.parts.of} of “{escaped(record.tokens[place + 1])}” ({place + 1}) is the sum of")
+    token = show_token(record.tokens[place + 1])
+    print(f"\nthe {record.parts.of} of “{token}” ({place + 1}) is the sum of")
     for name, value in terms[:8]:
         print(f"  {value:+.4g}  {escaped(name)}")
     if len(terms) > 8:
@@ -68,68 +66,70 @@ def _print_terms(record: Record) -> None:
 
 
 def _print_words(record: Record) -> None:
-    """In a terminal with colours: the text, shaded by what the last row looks at, a line for each site."""
+    """Print the text shaded by the weights of the last row, a line for each site (colour terminals only)."""
     console = Console(highlight=False)
     if not console.is_terminal:
         return
-    for site, one in record.weights().items():
-        row_K = one.numbers[:, -1].mean(0).tolist()
+    for site, site_map in record.weights().items():
+        row_K = site_map.numbers[:, -1].mean(0).tolist()
         line = Text(f"{site}, mean of heads: ")
-        for token, weight in zip(one.column_names, row_K, strict=False):
+        for token, weight in zip(site_map.column_names, row_K, strict=False):
             colour = "white" if weight > 0.55 else "black"
-            line.append(escaped(token), style=f"{colour} on {shade(weight**0.5)}").append(" ")
+            line.append(show_token(token), style=f"{colour} on {shade(weight**0.5)}").append(" ")
         console.print(line, soft_wrap=True)
 
 
 def _print_maps(record: Record) -> None:
-    """The first maps; scores are numbers for a file."""
+    """Print the first maps. Scores are printed in --json only."""
     shown = [
-        (one, head)
-        for one in record.maps.values()
-        if one.site.holds != "scores"
-        for head in range(len(one.heads))
+        (site_map, head)
+        for site_map in record.maps.values()
+        if site_map.site.holds != "scores"
+        for head in range(len(site_map.heads))
     ]
     if record.right:
-        print("✓ stands where a word should look")
-    for one, head in shown[:MAPS]:
-        print(f"\n{one.site.name}{', ' if one.heads[head] else ''}{one.heads[head]}")
-        (_print_weights if one.weighs else _print_values)(record, one, one.numbers[head])
+        print("✓ marks the right links")
+    for site_map, head in shown[:MAPS]:
+        print(f"\n{site_map.site.name}{', ' if site_map.heads[head] else ''}{site_map.heads[head]}")
+        (_print_weights if site_map.weighs else _print_values)(record, site_map, site_map.numbers[head])
     if len(shown) > MAPS:
-        print(
-            f"\n... and {len(shown) - MAPS} maps more: --out FILE.html shows them all, --sites and --heads choose"
-        )
-    scores = [site for site, one in record.maps.items() if one.site.holds == "scores"]
+        rest = len(shown) - MAPS
+        print(f"\n... and {rest} more maps: --out FILE.html shows all; choose with --sites and --heads")
+    scores = [site for site, site_map in record.maps.items() if site_map.site.holds == "scores"]
     if scores:
         print(f"\nnumbers, in --json: {', '.join(scores)}")
 
 
-def _print_weights(record: Record, one: Map, map_QK: Tensor) -> None:
-    """Rows look at columns; the fuller a square, the more weight. Of long texts the last part is shown."""
+def _print_weights(record: Record, site_map: Map, map_QK: Tensor) -> None:
+    """Print a map whose rows attend to its columns. Darker squares are larger weights; long texts are cut."""
     columns = range(max(0, map_QK.shape[1] - WIDEST), map_QK.shape[1])
-    width = _width(one)
-    past = len(one.column_names) - (one.site.extra is not None)
-    names = [f"{(one.first + column) % 100:<2}" if column < past else "v " for column in columns]
+    width = _width(site_map)
+    past = len(site_map.column_names) - (site_map.site.extra is not None)
+    names = [f"{(site_map.first + column) % 100:<2}" if column < past else "v " for column in columns]
     print(" " * (width + 6) + "".join(names) + (" v: the vocabulary" if names[-1] == "v " else ""))
-    for place, name, weights in list(zip(one.rows, one.row_names, map_QK.tolist(), strict=True))[-WIDEST:]:
+    rows = list(zip(site_map.rows, site_map.row_names, map_QK.tolist(), strict=True))
+    for place, name, weights in rows[-WIDEST:]:
         shades = [SHADES[min(4, round(weights[column] * 4 + 0.3))] for column in columns]
         right = [record.right is not None and (place, column) in record.right for column in columns]
-        squares = "".join(shade + ("✓" if mark else shade) for shade, mark in zip(shades, right, strict=True))
-        print(f"{place:4} {escaped(name)[:width]:<{width}} {squares}")
+        marked = zip(shades, right, strict=True)
+        squares = "".join(shade + ("✓" if mark else shade) for shade, mark in marked)
+        print(f"{place:4} {show_token(name)[:width]:<{width}} {squares}")
 
 
-def _print_values(record: Record, one: Map, map_QD: Tensor) -> None:
-    """Rows are positions, columns features; the fuller a square, the larger the value, and below 0 it has a minus."""
+def _print_values(record: Record, site_map: Map, map_QD: Tensor) -> None:
+    """Print values: rows are positions, columns are features. Darker squares are larger; - is below 0."""
     features = min(WIDEST, map_QD.shape[1])
-    width, most = _width(one), float(map_QD.abs().max()) or 1.0
-    print(" " * (width + 6) + f"features 0 to {features - 1} of {map_QD.shape[1]}, the fullest is {most:.3g}")
-    for place, name, values in list(zip(one.rows, one.row_names, map_QD.tolist(), strict=True))[-WIDEST:]:
+    width, most = _width(site_map), float(map_QD.abs().max()) or 1.0
+    print(" " * (width + 6) + f"features 0 to {features - 1} of {map_QD.shape[1]}, the largest is {most:.3g}")
+    rows = list(zip(site_map.rows, site_map.row_names, map_QD.tolist(), strict=True))
+    for place, name, values in rows[-WIDEST:]:
         shades = [SHADES[min(4, round(abs(value) / most * 4 + 0.3))] for value in values[:features]]
         squares = "".join(
             ("-" if value < 0 and shade != " " else shade) + shade
             for shade, value in zip(shades, values, strict=False)
         )
-        print(f"{place:4} {escaped(name)[:width]:<{width}} {squares}")
+        print(f"{place:4} {show_token(name)[:width]:<{width}} {squares}")
 
 
-def _width(one: Map) -> int:
-    return min(14, max(len(escaped(name)) for name in one.row_names))
+def _width(site_map: Map) -> int:
+    return min(14, max(len(show_token(name)) for name in site_map.row_names))

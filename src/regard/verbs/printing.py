@@ -1,51 +1,46 @@
-"""What a verb prints: one JSON object for programs, aligned lines for people."""
+"""Print results: one JSON object for programs, aligned lines for people."""
 
 import json
 import sys
 from typing import Any
 
+from regard.tables import as_text, visible
+
 
 def print_json(data: dict[str, Any]) -> None:
-    """Numbers are numbers. JSON has no infinity: it became null before."""
+    """Print one JSON object. Infinite numbers must be None before: JSON has no infinity."""
     print(json.dumps(data, ensure_ascii=False, allow_nan=False))
 
 
 def print_lines(data: dict[str, Any]) -> None:
+    """Print a line for each figure."""
     width = max(map(len, data))
     for name, value in data.items():
-        print(f"{name.replace('_', ' '):<{width}}  {_for_people(value)}")
+        print(f"{name.replace('_', ' '):<{width}}  {as_text(value)}")
 
 
 def print_result(result: Any, json: bool) -> None:
-    """A result that has `to_json`."""
+    """Print a result that has `to_json`."""
     (print_json if json else print_lines)(result.to_json())
 
 
 def tell(text: str) -> None:
-    """A line on standard error."""
+    """Print a line on standard error."""
     print(text, file=sys.stderr, flush=True)
 
 
-def _for_people(value: Any) -> str:
-    match value:
-        case None:
-            return "none"
-        case dict():
-            return ", ".join(
-                f"{name} {_for_people(item)}" for name, item in value.items() if item is not None
-            )
-        case bool() | str():
-            return str(value)
-        case int():
-            return f"{value:,}"
-        case float():
-            if abs(value) >= 1000:
-                return f"{value:,.0f}"
-            return f"{value:.4g}" if abs(value) >= 100 else f"{value:.4f}"
-        case _:
-            return str(value)
-
-
 def escaped(token: str) -> str:
-    """A token on one line of a table: tabs, newlines and the like written out."""
-    return json.dumps(token, ensure_ascii=False)[1:-1] if not token.isprintable() else token
+    """Write tabs, newlines and other control characters of a token as escapes: a token stays on one line."""
+    return "".join(letter if letter.isprintable() else json.dumps(letter)[1:-1] for letter in token)
+
+
+def show_token(token: str) -> str:
+    """Write a token for standard output: with visible spaces in a terminal, with its own spaces in a pipe."""
+    return visible(token) if sys.stdout.isatty() else escaped(token)
+
+
+def show_text(text: str) -> str:
+    """Write running text for standard output: in a terminal, control characters have codes and do nothing."""
+    if not sys.stdout.isatty():
+        return text
+    return "".join(letter if letter.isprintable() or letter in "\n\t" else visible(letter) for letter in text)

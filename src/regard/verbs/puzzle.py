@@ -1,4 +1,4 @@
-"""regard puzzle: which family solves what, at which length, and whether attention goes where it must."""
+"""regard puzzle: accuracy of families on puzzles at several lengths, and the weight on the right place."""
 
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
@@ -8,6 +8,7 @@ from typing import Annotated, Any
 from regard.errors import UserError
 from regard.inside.charts import accuracies
 from regard.inside.output import PICTURES, check_ending, write_chart
+from regard.tables import Catalogue, Table, TableRows
 from regard.text.puzzles import PUZZLES, Puzzle
 from regard.training.tasks.questions import (
     PuzzleResult,
@@ -26,19 +27,23 @@ Finished = Callable[[list[PuzzleResult]], None]
 
 
 @dataclass(frozen=True)
-class Results:
-    """What each family reached at each length."""
+class Results(Table):
+    """The accuracy of each family at each length."""
 
     puzzle: str
-    rows: list[PuzzleResult]
+    results: list[PuzzleResult]
 
     def to_json(self) -> dict[str, Any]:
-        return {"puzzle": self.puzzle, "results": [asdict(row) for row in self.rows]}
+        return {"puzzle": self.puzzle, "results": self.rows()}
+
+    def rows(self) -> TableRows:
+        """A row for each family and length."""
+        return [asdict(result) for result in self.results]
 
 
 @dataclass(frozen=True)
-class Answers:
-    """What each family answers to one question, and the probability of the answer."""
+class Answers(Table):
+    """The answer of each family to one question, and its probability."""
 
     puzzle: str
     question: str
@@ -49,6 +54,13 @@ class Answers:
             family: {"answer": answer, "probability": p} for family, (answer, p) in self.answers.items()
         }
         return {"puzzle": self.puzzle, "question": self.question, "answers": answers}
+
+    def rows(self) -> TableRows:
+        """A row for each family: its answer and the probability of the answer."""
+        return [
+            {"family": family, "answer": answer, "probability": p}
+            for family, (answer, p) in self.answers.items()
+        ]
 
 
 def puzzle(
@@ -61,35 +73,36 @@ def puzzle(
     ask: str | None = None,
     out: Out = None,
     listener: Finished = lambda rows: None,
-) -> Results | Answers | dict[str, str]:
-    """Train families on small questions whose right attention is known, and test them at larger ones; without a name, list the puzzles.
+) -> Results | Answers | Catalogue:
+    """Train families on short questions whose right attention is known, and test them on longer questions.
+
+    Without a name, list the puzzles.
 
     >>> regard.puzzle("ab", families=["dan", "transformer"], steps=50)  # doctest: +SKIP
+    >>> sorted(regard.puzzle())[0]
+    'ab'
 
     Args:
         name: The puzzle.
-        families: Which, with spaces or commas between; without it, all that can be trained on puzzles.
-        steps: Steps of training.
-        seeds: Trainings of each family; the questions of all are counted together.
-        tests: Lengths or loads to be tested at; without it, the puzzle's own.
-        ask: One question of your own instead (AABA?, a3b7?b, abc=): what each family answers.
-        out: Draw accuracy against length: .svg or .png.
-        listener: Called with the rows of each family.
+        families: Families, with spaces or commas between. Without them, all that can be trained on puzzles.
+        steps: The number of training steps.
+        seeds: The number of trainings of each family. Their answers are counted together.
+        tests: Lengths (or loads) of the test questions. Without them, those of the puzzle.
+        ask: One question of your own instead (AABA?, a3b7?b, abc=), which each family answers.
+        out: Draw accuracy against length (.svg or .png).
+        listener: A function that is called with the results of each family.
     """
     if name is None:
-        return {known: one.about for known, one in PUZZLES.items()}
+        return Catalogue({known: each.about for known, each in PUZZLES.items()})
     names = [families] if isinstance(families, str) else list(families)
     chosen = _checked(name, names, steps, seeds, tests)
     names = names or puzzle_families()
     if out is not None:
         check_ending(Path(out), PICTURES)
     if ask is not None:
-        chosen.ids(ask)  # refuses a question that the puzzle cannot have
-        return Answers(
-            name,
-            ask,
-            {family: answer(chosen, train_on_puzzle(chosen, family, steps, 1), ask) for family in names},
-        )
+        chosen.ids(ask)  # refuses an impossible question before any training
+        trained = {family: train_on_puzzle(chosen, family, steps, 1) for family in names}
+        return Answers(name, ask, {family: answer(chosen, model, ask) for family, model in trained.items()})
     every = list[PuzzleResult]()
     for family in names:
         models = [train_on_puzzle(chosen, family, steps, seed) for seed in range(1, seeds + 1)]
@@ -127,12 +140,12 @@ def main(arguments: list[str]) -> None:
     if call.json:
         print_json(result.to_json())
     elif isinstance(result, Answers):
-        for family, (said, probability) in result.answers.items():
-            print(f"{family:<12} {said}  {probability:.3f}")
+        for family, (reply, probability) in result.answers.items():
+            print(f"{family:<12} {reply}  {probability:.3f}")
 
 
 def _print(rows: list[PuzzleResult]) -> None:
-    """A line for each family: the share of right answers at each length, and in brackets the weight on the right place."""
+    """Print a line for each family: its accuracy at each length, with the weight on the right place."""
     cells = []
     for row in rows:
         weight = "" if row.right_weight is None else f" ({row.right_weight:.2f})"

@@ -1,4 +1,4 @@
-"""regard score RUN: every token of a text with its log-probability."""
+"""regard score RUN: the log-probability of every token of a text."""
 
 import math
 import sys
@@ -14,13 +14,14 @@ from regard.inside.edit_model import edited
 from regard.models.contract import LanguageModel, Part
 from regard.probabilities.measures import read_examples, token_losses
 from regard.runs.derived import to_best_device
-from regard.runs.run import require_plain_text
-from regard.text.files import read
+from regard.runs.run import Run, require_plain_text
+from regard.tables import Table, TableRows, html_table
+from regard.text.files import Source, read
 from regard.tokens.batches import Rows
 from regard.tokens.contract import Encoded
 from regard.verbs.arguments import Edits, Files, RunLike
 from regard.verbs.parsing import parse
-from regard.verbs.printing import escaped, print_json
+from regard.verbs.printing import print_json, show_token
 
 
 @dataclass(frozen=True)
@@ -29,14 +30,16 @@ class Term:
 
     name: str
     value: float
-    details: dict[str, float]  # of an n-gram's order: whether it was seen, its own part, its backoff
+    details: dict[str, float]  # for an order of an n-gram: whether it was seen, its own share, its backoff
 
 
 @dataclass(frozen=True)
 class ScoredToken:
+    """A token with its natural-log probability."""
+
     token: str
     log_prob: float
-    terms: tuple[Term, ...] | None = None  # they sum to the probability
+    terms: tuple[Term, ...] | None = None  # the terms sum to the probability
 
     def to_json(self) -> dict[str, Any]:
         data: dict[str, Any] = {
@@ -48,10 +51,35 @@ class ScoredToken:
         return data
 
 
-def score(
-    run: RunLike, text: Files = (), *, explain: bool = False, edit: Edits = None
-) -> Iterator[list[ScoredToken]]:
-    """Every token of a text with its natural-log probability, a document at a time, as a stream; an empty line ends a document.
+@dataclass(frozen=True)
+class Scores(Table):
+    """The scored documents of a text. Each iteration scores the text again, a document at a time."""
+
+    run: Run
+    sources: list[Source]
+    explain: bool = False
+
+    def __iter__(self) -> Iterator[list[ScoredToken]]:
+        for source in self.sources:
+            yield from _documents(self.run, source.text, self.explain)
+
+    def rows(self) -> TableRows:
+        """A row for each token: its document (from 0), the token, its log-probability and its terms."""
+        return list(self._rows())
+
+    def _rows(self) -> Iterator[dict[str, Any]]:
+        for number, document in enumerate(self):
+            for token in document:
+                yield {"document": number, **token.to_json()}
+
+    def _repr_html_(self) -> str:
+        return html_table(self._rows())
+
+
+def score(run: RunLike, text: Files = (), *, explain: bool = False, edit: Edits = None) -> Scores:
+    """Compute the natural-log probability of every token of a text, a document at a time.
+
+    The printed list has an empty line after each document.
 
     >>> for document in regard.score("runs/ngram", text="other.txt"):  # doctest: +SKIP
     ...     print(document[0].token, document[0].log_prob)
@@ -59,31 +87,30 @@ def score(
     Args:
         run: A run folder, an ARPA file, or a GPT-2 checkpoint.
         text: The text. Without it, the run's own test or validation text.
-        explain: Under each token, the terms of its probability: an n-gram's orders, copied words and the vocabulary, a mixture.
+        explain: Add the terms of each probability: the orders of an n-gram, the gate and copies, a mixture.
         edit: Change the model: a JSON file of edits, or the JSON itself.
     """
     opened = require_plain_text(edited(run, edit))
-    model, tokenizer = opened.model, opened.tokenizer
-    to_best_device(model)
-    for source in read(text) or opened.own_text():
-        encoded = tokenizer.encode(source.text)
-        losses = token_losses(model, encoded)
-        terms = _terms(model, encoded) if explain else None
-        for first, last in zip(encoded.starts_D.tolist(), encoded.ends_D.tolist(), strict=True):
-            rows = zip(
-                range(first, last),
-                encoded.ids_N[first:last].tolist(),
-                losses[first:last].tolist(),
-                strict=True,
-            )
-            yield [
-                ScoredToken(tokenizer.name(token), -nll, None if terms is None else terms[place])
-                for place, token, nll in rows
-            ]
+    to_best_device(opened.model)
+    return Scores(opened, read(text) or opened.own_text(), explain)
+
+
+def _documents(run: Run, text: str, explain: bool) -> Iterator[list[ScoredToken]]:
+    """Score the documents of one text."""
+    model, tokenizer = run.model, run.tokenizer
+    encoded = tokenizer.encode(text)
+    losses = token_losses(model, encoded)
+    terms = _terms(model, encoded) if explain else None
+    for first, last in zip(encoded.starts_D.tolist(), encoded.ends_D.tolist(), strict=True):
+        ids, nlls = encoded.ids_N[first:last].tolist(), losses[first:last].tolist()
+        yield [
+            ScoredToken(tokenizer.name(token), -nll, None if terms is None else terms[place])
+            for place, token, nll in zip(range(first, last), ids, nlls, strict=True)
+        ]
 
 
 def _terms(model: LanguageModel, text: Encoded) -> list[tuple[Term, ...]]:
-    """The terms of every token's probability; those of a mixture's models side by side."""
+    """Return the terms of every token's probability. The models of a mixture have terms of their own."""
     terms: list[tuple[Term, ...]] = [()] * len(text)
     members = model.members()
     for member in members:
@@ -91,10 +118,8 @@ def _terms(model: LanguageModel, text: Encoded) -> list[tuple[Term, ...]]:
             targets_BT = rows.targets_BT.to(member.model.device)
             parts = prediction.parts(targets_BT)
             if parts.of == "score" and len(members) == 1:
-                instead = "regard trace takes a score apart"
-                raise UserError(
-                    f"`explain` is for probabilities that are sums; {model.family} has a softmax of scores: {instead}"
-                )
+                why = f"{model.family} has a softmax of scores, which regard trace splits into terms"
+                raise UserError(f"`explain` is for probabilities that are sums; {why}")
             weight_BT = torch.full(
                 targets_BT.shape, member.weight, dtype=torch.float64, device=targets_BT.device
             )
@@ -105,7 +130,7 @@ def _terms(model: LanguageModel, text: Encoded) -> list[tuple[Term, ...]]:
 
 
 def _add(terms: list[tuple[Term, ...]], rows: Rows, part: Part, prefix: str) -> None:
-    """Add one term at every token of the rows; a term that is spread over words is summed."""
+    """Add one term at every token of the rows. A term that is spread over positions is summed."""
     value_BT = part.value if part.value.dim() == 2 else part.value.sum(2)
     scored_BT = rows.places_BT >= 0
     details = {name: values_BT.cpu()[scored_BT].tolist() for name, values_BT in (part.details or {}).items()}
@@ -129,11 +154,11 @@ def main(arguments: list[str]) -> None:
 
 
 def _lines(token: ScoredToken) -> list[str]:
-    lines = [f"{escaped(token.token)}\t{token.log_prob:.6f}\n"]
+    lines = [f"{show_token(token.token)}\t{token.log_prob:.6f}\n"]
     for term in token.terms or ():
         details = ""
         if "seen" in term.details:
-            seen = "found" if term.details["seen"] else "unseen"
+            seen = "seen" if term.details["seen"] else "unseen"
             details = f" {seen:<6} own {term.details['own']:<10.4g} backoff {term.details['backoff']:<10.4g}"
         lines.append(f"    {term.name:<12}{details} share {term.value:.4g}\n")
     return lines

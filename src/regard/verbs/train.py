@@ -1,4 +1,4 @@
-"""regard train FAMILY: text to a run folder."""
+"""regard train FAMILY: train a model on a text and write a run folder."""
 
 import dataclasses
 import hashlib
@@ -30,6 +30,7 @@ from regard.runs.formats.folder import (
     write_run,
 )
 from regard.runs.run import Run, Texts, describe
+from regard.tables import Table, TableRows
 from regard.training.checkpoint import checkpoints, remove_checkpoints
 from regard.training.log import METRICS, SAMPLES, TIMING
 from regard.training.loop import descend
@@ -38,12 +39,12 @@ from regard.training.recipes import find_recipe
 from regard.training.task import Listener, TextTask, ignore_reports
 from regard.training.tasks import make_task
 
-# the files of a run that cannot be used without config.json or training.json
+# The files of a run that are useless without config.json and training.json.
 WRITTEN = (MODEL, TOKENIZER, SOURCE_TOKENIZER, METRICS, TIMING, SAMPLES)
 
 
 @dataclasses.dataclass(frozen=True)
-class Trained:
+class Trained(Table):
     """A finished training."""
 
     run: Run
@@ -51,9 +52,8 @@ class Trained:
     tokens: int
     seconds: float
     loss: float | None
-    figures: dict[str, float] = dataclasses.field(
-        default_factory=dict
-    )  # of translators: BLEU, and the alignment error rate if it is known
+    # BLEU of a translator, and its alignment error rate if the gold links are known.
+    figures: dict[str, float] = dataclasses.field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -67,17 +67,21 @@ class Trained:
             **self.figures,
         }
 
+    def rows(self) -> TableRows:
+        """One row with every figure."""
+        return [self.to_json()]
+
 
 @dataclasses.dataclass(frozen=True)
 class Began:
-    """The content of training.json: how a training began that is not finished."""
+    """The content of training.json: the options and texts of a training that is not finished."""
 
     family: str
     options: dict[str, Any]
     texts: Texts
     tokens: str  # the hash of the tokenizers
     bf16: bool
-    folder: str | None = None  # where the run lay then
+    folder: str | None = None  # the run's folder at the beginning
 
 
 def train(
@@ -88,17 +92,17 @@ def train(
     listener: Listener = ignore_reports,
     **options: Any,
 ) -> Trained:
-    """Train a model of a family and keep it in a folder. The options are those of `regard train FAMILY --help`.
+    """Train a model of a family and write it to a run folder. `regard train FAMILY --help` lists the options.
 
-    >>> trained = regard.train("ngram", text="my.txt", order=3, out="runs/mine")  # doctest: +SKIP
-    >>> trained.run.model.order  # doctest: +SKIP
-    3
+    >>> trained = regard.train("ngram", order=2, out="runs/doctest")
+    >>> trained.run.model.order
+    2
 
     Args:
-        family: The family, such as lstm or transformer; MODULE:CLASS, or the class itself, for one of your own.
-        recipe: A named recipe instead of a family; other options take the place of the recipe's.
+        family: The family, such as lstm; MODULE:CLASS, or the class itself, for a family of your own.
+        recipe: A named recipe instead of a family. Other options replace those of the recipe.
         data: The folder of the recipe's texts.
-        listener: Called with a report of the training a few times a second.
+        listener: A function that is called with a report of the training a few times a second.
         options: Options of the text, the tokens, the model and the training.
     """
     if recipe is not None:
@@ -132,12 +136,12 @@ def _train(family: str | type[LanguageModel], given: dict[str, Any], listener: L
             return _begin(kind, task, options, given, out, listener)
         except BaseException:
             if not (out / CONFIG).exists() and not (out / TRAINING).exists():
-                _clear(out, created)  # nothing in it can be opened or resumed
+                _clear(out, created)  # the folder can be neither opened nor resumed
             raise
 
 
 def _clear(out: Path, created: bool) -> None:
-    """Remove the files of an unfinished run, and the folder if it is new and nothing else lies in it."""
+    """Remove the files of an unfinished run, and its folder if the folder is new and otherwise empty."""
     for name in WRITTEN:
         (out / name).unlink(missing_ok=True)
     if created and not any(entry.name != LOCK for entry in out.iterdir()):
@@ -149,7 +153,7 @@ def _nothing_learned(out: Path) -> bool:
 
 
 def _nothing_there(out: Path) -> str:
-    return f"{out}: no training to resume there; give the `out` of one that was stopped"
+    return f"{out}: holds no training to resume; give the `out` of a training that was stopped"
 
 
 def _begin(
@@ -166,14 +170,14 @@ def _begin(
     if options.training is None:
         encoded = task.encoded()
         model.fit(encoded)
-        known = {"tokens": len(encoded), "seconds": time.perf_counter() - began, "notes": tuple(task.notes)}
-        config = describe(model, texts=Texts.of(task.texts(), out), seed=options.data.seed, **known)
-        run = Run(model.eval(), task.tokenizer, config)
-        loss = task.loss(model)
-        run = write_run(run, out, loss=loss)
-        return Trained(run, 0, len(encoded), config.seconds, loss)
+        seconds = time.perf_counter() - began
+        loss = task.loss(model.eval())
+        measured = {"tokens": len(encoded), "seconds": seconds, "notes": tuple(task.notes)}
+        config = describe(model, texts=Texts.of(task.texts(), out), seed=options.data.seed, **measured)
+        run = write_run(Run(model, task.tokenizer, config), out, loss=loss)
+        return Trained(run, 0, len(encoded), seconds, loss)
     machine = choose_machine(options.training.precision)
-    kept = Began(
+    beginning = Began(
         family=family_name(kind),
         options=_with_paths(given, absolute),
         texts=Texts.of(task.texts(), out),
@@ -181,17 +185,17 @@ def _begin(
         bf16=machine.bf16,
         folder=absolute(str(out)),
     )
-    write_json(dataclasses.asdict(kept), out / TRAINING)
+    write_json(dataclasses.asdict(beginning), out / TRAINING)
     try:
         return _descend(model, task, options, out, machine, listener)
     except UserError:
-        if _nothing_learned(out):  # this text cannot be trained on: no step was made
+        if _nothing_learned(out):  # the text was refused before the first step
             (out / TRAINING).unlink(missing_ok=True)
         raise
 
 
 def _resume(kind: type[LanguageModel], out: Path, given: dict[str, Any], listener: Listener) -> Trained:
-    """Go on with a stopped training, with the options it began with. An option that is given again must be the same."""
+    """Resume a stopped training with its own options. An option that is given again must be the same."""
     if (out / CONFIG).exists():
         raise UserError(f"{out}: this run is finished; there is nothing to resume")
     if not (out / TRAINING).is_file():
@@ -200,32 +204,30 @@ def _resume(kind: type[LanguageModel], out: Path, given: dict[str, Any], listene
     began = parse_json(Began, (out / TRAINING).read_bytes(), f"{out}: {TRAINING} {advice}")
     if began.family != family_name(kind):
         raise UserError(f"{out}: holds a {began.family}, not a {family_name(kind)}")
-    kept = began.options
+    beginning = began.options
     if began.folder is not None:
-        kept = _with_paths(kept, lambda path: relocated(path, str(began.folder), out))
+        beginning = _with_paths(beginning, lambda path: relocated(path, str(began.folder), out))
         given = _with_paths(given, absolute)
     for name, value in given.items():
-        if name not in ("resume", "out") and (name not in kept or _plain(kept[name]) != _plain(value)):
-            before = kept.get(name, "the default")
-            raise UserError(f"`{name}` was {before} when {out} began; a resumed run cannot change it")
-    options = read_options(kind, {**kept, "resume": True, "out": str(out)})
+        if name not in ("resume", "out") and (
+            name not in beginning or _plain(beginning[name]) != _plain(value)
+        ):
+            earlier = beginning.get(name, "the default")
+            raise UserError(f"`{name}` was {earlier} when {out} began; a resumed run cannot change it")
+    options = read_options(kind, {**beginning, "resume": True, "out": str(out)})
     task = make_task(kind, options)
     _check_texts(out, task, began)
     torch.manual_seed(check_seed(options.data.seed))
     model = task.make(kind, options.model)
-    # the precision that `auto` once chose stays: with another one a resumed run would not be the same
+    # Precision `auto` is not measured again: another precision would give another model.
     return _descend(model, task, options, out, choose_machine("bf16" if began.bf16 else "fp32"), listener)
 
 
 def _plain(value: Any) -> Any:
-    """A path or several, in the form in which JSON keeps them."""
-    return (
-        [_plain(item) for item in value]
-        if isinstance(value, list | tuple)
-        else str(value)
-        if isinstance(value, Path)
-        else value
-    )
+    """Convert paths to strings and tuples to lists, as JSON keeps them."""
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    return str(value) if isinstance(value, Path) else value
 
 
 def _descend(
@@ -235,7 +237,7 @@ def _descend(
     try:
         progress = descend(model, task, options.training, options.data.seed, out, machine, listener)
         model.eval()
-        loss = task.loss(model)  # on the device that it was trained on
+        loss = task.loss(model)  # on the device of the training
         figures = task.report(model)
     except KeyboardInterrupt as stop:
         again = f"go on with: regard train {family_name(type(model))} --out {out} --resume"
@@ -261,7 +263,7 @@ def _descend(
 
 
 def _with_paths(options: Mapping[str, Any], change: Callable[[str], str]) -> dict[str, Any]:
-    """Options with every path in them changed."""
+    """Return the options with every path changed."""
 
     def changed(value: Any) -> Any:
         if value is None:
@@ -280,19 +282,17 @@ def _tokens_hash(task: TextTask) -> str:
 
 def _check_texts(out: Path, task: TextTask, began: Began) -> None:
     """A resumed training must find the text and the vocabulary that it began with."""
-    now = Texts.of(task.texts(), out)
+    texts = Texts.of(task.texts(), out)
     for part in ("train", "valid", "test"):
-        records, before = getattr(now, part), getattr(began.texts, part)
-        names = [[Path(record.name).name for record in some] for some in (records, before)]
+        records, earlier = getattr(texts, part), getattr(began.texts, part)
+        names = [[Path(record.name).name for record in group] for group in (records, earlier)]
         if names[0] != names[1]:
-            raise UserError(
-                f"{out} began with other files ({', '.join(names[1])}); a resumed run needs the same text"
-            )
-        for record, then in zip(records, before, strict=True):
-            if record.sha256 != then.sha256:
-                raise UserError(
-                    f"{record.name}: has changed since {out} began; a resumed run needs the same text"
-                )
+            files = ", ".join(names[1])
+            raise UserError(f"{out} began with other files ({files}); a resumed run needs the same text")
+        for record, earlier_record in zip(records, earlier, strict=True):
+            if record.sha256 != earlier_record.sha256:
+                changed = f"{record.name}: has changed since {out} began"
+                raise UserError(f"{changed}; a resumed run needs the same text")
     if _tokens_hash(task) != began.tokens:
         raise UserError(f"the vocabulary has changed since {out} began; a resumed run needs the same")
 

@@ -13,13 +13,7 @@ from regard.training.task import Listener, Report
 from regard.verbs.options import JSON, Option, field_options
 from regard.verbs.parsing import Call, option_fields, parse_options
 
-MACHINE = (
-    "precision",
-    "compile",
-    "resume",
-    "tensorboard",
-    "size",
-)  # options of the loop with a group of their own
+MACHINE = ("precision", "compile", "resume", "tensorboard", "size")  # the group "machine" in --help
 FIRST = (  # the options that are needed most, in this order
     "text",
     "source",
@@ -89,7 +83,7 @@ def parse_train(arguments: list[str]) -> Call:
 
 
 def _recipe(arguments: list[str]) -> tuple[str | None, str, list[str]]:
-    """(recipe, data, rest): --recipe and --data stand for a family."""
+    """Return (recipe, data, other arguments). --recipe and --data replace the family."""
     rest = list[str]()
     for argument in arguments:
         rest += argument.split("=", 1) if argument.startswith(("--recipe=", "--data=")) else [argument]
@@ -109,7 +103,7 @@ def _recipe(arguments: list[str]) -> tuple[str | None, str, list[str]]:
 
 
 def _elsewhere(family: str, arguments: list[str]) -> dict[str, str]:
-    """For each typed option that other families have and this one lacks: the commands that take it."""
+    """Return, for each typed option that only other families have, the commands that have it."""
     names = [argument.split("=")[0].replace("_", "-") for argument in arguments if argument.startswith("--")]
     owners = {
         name: families_with_option(name.removeprefix("--").removeprefix("no-").replace("-", "_"))
@@ -141,7 +135,7 @@ def _rank(name: str) -> int:
 
 
 def live_line(quiet: bool) -> Listener:
-    """A line on standard error that follows the training; without a terminal, a line every ten seconds."""
+    """Return a listener that prints progress to standard error: one live line, or a line every 10 seconds."""
     last = [0.0]
 
     def show(report: Report) -> None:

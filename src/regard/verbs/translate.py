@@ -1,4 +1,4 @@
-"""regard translate RUN: sentences in another language."""
+"""regard translate RUN: translate sentences, or move a link of the attention and translate again."""
 
 import sys
 from collections.abc import Sequence
@@ -18,6 +18,7 @@ from regard.probabilities.links import parse_line
 from regard.probabilities.sampling import Sampling
 from regard.probabilities.translation import Search, Translation, crossing_sites
 from regard.runs.run import Run, require_translator
+from regard.tables import Table, TableRows
 from regard.text.files import decode
 from regard.text.parallel import read_lines
 from regard.tokens.word_groups import line_groups, word_groups
@@ -31,8 +32,8 @@ Sentences = Annotated[str | Sequence[str], Argument(tuple[str, ...], positional=
 
 
 @dataclass(frozen=True)
-class Translations(Sequence[list[Translation]]):
-    """The translations of each sentence, the best first; none of an empty line."""
+class Translations(Table, Sequence[list[Translation]]):
+    """The translations of each sentence, the best first. An empty line has none."""
 
     sources: list[str]
     best: list[list[Translation]]
@@ -46,19 +47,32 @@ class Translations(Sequence[list[Translation]]):
     def to_json(self) -> dict[str, Any]:
         pairs = zip(self.sources, self.best, strict=True)
         return {
-            "translations": [
-                {"source": line, "translations": [_data(one) for one in best]} for line, best in pairs
-            ]
+            "translations": [{"source": line, "translations": list(map(_data, best))} for line, best in pairs]
         }
+
+    def rows(self) -> TableRows:
+        """A row for each translation: the source, the translation, its score and its log-probability."""
+        return [
+            _row(line, translated)
+            for line, best in zip(self.sources, self.best, strict=True)
+            for translated in best
+        ]
 
 
 @dataclass(frozen=True)
-class WhatIf:
+class WhatIf(Table):
     """A translation before and after a link was moved."""
 
     source: str
     before: Translation
     after: Translation
+
+    def to_json(self) -> dict[str, Any]:
+        return {"source": self.source, "before": _data(self.before), "after": _data(self.after)}
+
+    def rows(self) -> TableRows:
+        """Two rows: the translation before and after."""
+        return [_row(self.source, self.before), _row(self.source, self.after)]
 
 
 def translate(
@@ -76,23 +90,24 @@ def translate(
     out: Out = None,
     edit: Edits = None,
 ) -> Translations | WhatIf:
-    """Translate sentences: those given, those of a file, or standard input, a line at a time.
+    """Translate sentences: arguments, the lines of a file, or the lines of standard input.
 
     >>> regard.translate("runs/recurrent-translator", "I love you a lot")[0][0].text  # doctest: +SKIP
     'Te amo mucho'
 
     Args:
         run: A translator's run folder.
-        text: Sentences. Without any, standard input.
-        file: A file of sentences, a line each.
-        beam: Hypotheses that are kept; 1 is greedy search.
-        length_penalty: Hypotheses are ranked by log P / length ** penalty; above 0, long translations are not held back.
-        count: Translations of each sentence, the best first.
-        temperature: Draw translations at this temperature instead of searching for the best.
-        seed: The seed of drawn translations.
-        what_if: A link i-j, from 0: target word j is made to look at source word i; the words before it stay, the rest is searched again.
-        precision: bf16 is up to twice as fast on processors that have it, and scores have three digits then; auto measures.
-        out: Draw the attention of the first sentence's best translation: .svg or .png.
+        text: Sentences. Without sentences, standard input.
+        file: A file with a sentence in each line.
+        beam: The number of hypotheses of the beam search; 1 is greedy search.
+        length_penalty: Hypotheses are ranked by log P / length ** penalty. 0 prefers short translations.
+        count: The number of translations of each sentence, the best first.
+        temperature: Sample translations at this temperature instead of the search.
+        seed: The seed of sampled translations.
+        what_if: A link i-j, from 0: target word j must attend to source word i. The words before word j stay,
+            and the search finds the rest.
+        precision: bf16 is faster on processors that have it, and gives scores of three digits; auto measures.
+        out: Draw the attention of the first sentence's best translation (.svg or .png).
         edit: Change the model: a JSON file of edits, or the JSON itself.
     """
     opened = require_translator(edited(run, edit))
@@ -107,23 +122,22 @@ def translate(
     _tell_unknown(opened, filled)
     if what_if is not None:
         if len(lines) != 1 or count != 1 or temperature is not None:
-            raise UserError(
-                "`what_if` moves one link of one sentence: give one, without `count` and `temperature`"
-            )
+            single = "give one sentence, without `count` and `temperature`"
+            raise UserError(f"`what_if` moves one link of one sentence: {single}")
         moved = _what_if(opened, lines[0], what_if, search)
         if out is not None:
             _draw(moved.after, out)
         return moved
     with in_precision(precision):
         answers = iter(translation.translate(opened.model, *opened.both_tokenizers(), filled, search))
-    best = [next(answers) if line.strip() else [] for line in lines]  # an empty line stays one
+    best = [next(answers) if line.strip() else [] for line in lines]
     if out is not None:
-        _draw(next(one for one in best if one)[0], out)
+        _draw(next(hypotheses for hypotheses in best if hypotheses)[0], out)
     return Translations(lines, best)
 
 
 def _lines(text: Sentences, file: File) -> list[str]:
-    """The sentences; those of a file may have empty lines between them."""
+    """Return the sentences. A file may have empty lines between sentences."""
     if text and file is not None:
         raise UserError("give sentences or `file`, not both")
     given = [text] if isinstance(text, str) else list(text)
@@ -138,10 +152,10 @@ def _sampling(temperature: float | None) -> Sampling | None:
 
 
 def _what_if(run: Run, text: str, link: str, search: Search) -> WhatIf:
-    """A translation, and what becomes of it when a target word is made to look at one source word.
+    """Translate, then translate again with the attention of one target word set to one source word.
 
-    The words before it stay as they were; the rest is searched for again. In a Transformer every layer and head is made to look there; of
-    a word of several tokens, the first token is.
+    The words before the target word stay, and the search finds the rest. The attention is set in every layer
+    and head. Of a word of several tokens, the attention of the first token is set.
     """
     source, target = run.both_tokenizers()
     sites = crossing_sites(run.model)
@@ -153,9 +167,7 @@ def _what_if(run: Run, text: str, link: str, search: Search) -> WhatIf:
     ((i, j),) = sure
     ((before, *_),) = translation.translate(run.model, source, target, [text], search)
     looked_at, written = line_groups(text, source), word_groups(before.tokens, target.kind)
-    looked_at.append(
-        range(looked_at[-1].stop, looked_at[-1].stop + 1)
-    )  # the end of the source can be looked at too
+    looked_at.append(range(looked_at[-1].stop, looked_at[-1].stop + 1))  # the end token of the source
     if not (0 <= i < len(looked_at) and 0 <= j < len(written)):
         last = f"source words go from 0 to {len(looked_at) - 1}, target words from 0 to {len(written) - 1}"
         raise UserError(f"{i}-{j} lies outside: {last}")
@@ -176,12 +188,23 @@ def _tell_unknown(run: Run, lines: list[str]) -> None:
         notify(f"{unknown} of {len(ids)} tokens were never seen in training and are read as <unk>")
 
 
-def _draw(one: Translation, out: Any) -> None:
-    if not one.attention:
+def _row(source: str, translated: Translation) -> dict[str, Any]:
+    return {
+        "source": source,
+        "translation": translated.text,
+        "score": translated.score,
+        "log_prob": translated.log_prob,
+    }
+
+
+def _draw(translated: Translation, out: Any) -> None:
+    if not translated.attention:
         raise UserError("this translator has no attention (--score none): there is nothing to draw")
-    site, weights_HTS = list(one.attention.items())[-1]
+    site, weights_HTS = list(translated.attention.items())[-1]
     title = site if len(weights_HTS) == 1 else f"{site}, mean of {len(weights_HTS)} heads"
-    write_picture(heat_map(weights_HTS.mean(0).numpy(), one.tokens, one.source_tokens, title), out)
+    write_picture(
+        heat_map(weights_HTS.mean(0).numpy(), translated.tokens, translated.source_tokens, title), out
+    )
 
 
 def main(arguments: list[str]) -> None:
@@ -204,9 +227,9 @@ def main(arguments: list[str]) -> None:
 
 
 def _filter(call: Call) -> None:
-    """Standard input, a line in and a line out: each is written before the next is read."""
+    """Translate standard input line by line. Each translation is printed before the next line is read."""
     if call.values["out"] is not None:
-        raise UserError("`out` draws one sentence: give it, or `file`")
+        raise UserError("`out` draws the first sentence: give sentences, or `file`")
     run = require_translator(edited(call.values["run"], call.values["edit"]))
     rest = {name: value for name, value in call.values.items() if name not in ("run", "text", "edit")}
     for number, data in enumerate(sys.stdin.buffer, 1):
@@ -215,26 +238,26 @@ def _filter(call: Call) -> None:
 
 
 def _print(best: list[Translation], count: int) -> None:
-    if not best:  # an empty line stays one
+    if not best:  # the translation of an empty line is an empty line
         print(flush=True)
-    for one in best:
-        print(one.text if count == 1 else f"{one.score:8.3f}  {one.text}", flush=True)
+    for translated in best:
+        print(translated.text if count == 1 else f"{translated.score:8.3f}  {translated.text}", flush=True)
 
 
 def _print_what_if(result: WhatIf, json: bool) -> None:
     if json:
-        print_json({"source": result.source, "before": _data(result.before), "after": _data(result.after)})
+        print_json(result.to_json())
     else:
-        for one in (result.before, result.after):
-            print(f"{one.score:8.3f}  {one.text}")
+        for translated in (result.before, result.after):
+            print(f"{translated.score:8.3f}  {translated.text}")
 
 
-def _data(one: Translation) -> dict[str, object]:
+def _data(translated: Translation) -> dict[str, object]:
     return {
-        "text": one.text,
-        "score": one.score,
-        "log_prob": one.log_prob,
-        "tokens": one.tokens,
-        "source_tokens": one.source_tokens,
-        "attention": {site: weights_HTS.tolist() for site, weights_HTS in one.attention.items()},
+        "text": translated.text,
+        "score": translated.score,
+        "log_prob": translated.log_prob,
+        "tokens": translated.tokens,
+        "source_tokens": translated.source_tokens,
+        "attention": {site: weights_HTS.tolist() for site, weights_HTS in translated.attention.items()},
     }

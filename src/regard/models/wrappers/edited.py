@@ -1,4 +1,4 @@
-"""A model with changes at some of its sites. The model itself stays as it is, so undoing the changes is going back to it."""
+"""A model with changes at some of its sites. The wrapped model itself is not modified."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -13,6 +13,8 @@ from regard.parts.look import Change, Look
 
 @final
 class Edited(Wrapper):
+    """A wrapper that applies the changes in every call."""
+
     family = "edited"
 
     def __init__(self, model: LanguageModel, changes: Mapping[str, Change], places: tuple[int, ...] = ()):
@@ -44,7 +46,7 @@ class Edited(Wrapper):
         return self.model.contributions(tokens_1T, place, token, self._look(look))
 
     def members(self) -> list[Member]:
-        """The members of a mixture, each with the edits at its own sites."""
+        """Return the members of a mixture, each with the changes at its own sites."""
         inner = self.model.members()
         if len(inner) == 1:
             return [Member("", self, 1.0)]

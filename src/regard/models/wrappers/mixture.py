@@ -1,6 +1,6 @@
-"""Two language models of any families as one: P = weight x P_first + (1 - weight) x P_second.
+"""A mixture of two language models of any families: P = weight x P_first + (1 - weight) x P_second.
 
-Shape legend: B rows, T positions, V vocabulary, D features, K positions asked for.
+Shape legend: B rows, T positions, V vocabulary, D features, K selected positions.
 """
 
 import math
@@ -13,11 +13,13 @@ from torch import Tensor
 from regard.models.contract import LanguageModel, Member, Padded, Part, Parts, Prediction, State
 from regard.parts.look import Look, Site, declare
 
-PREFIXES = ("member0.", "member1.")  # before the names of the sites of the two models
+PREFIXES = ("member0.", "member1.")  # begin the names of the two models' sites
 
 
 @dataclass(frozen=True)
 class PairState(State):
+    """The states of both models."""
+
     first: State
     second: State
 
@@ -31,7 +33,7 @@ class PairState(State):
 
 @final
 class Mixture(LanguageModel):
-    """The names of the first model's sites begin with `member0.`, those of the second with `member1.`."""
+    """A mixture is measured and generates like any other model, but is not trained."""
 
     family = "mixture"
     learns = "nothing"
@@ -63,9 +65,10 @@ class Mixture(LanguageModel):
         self, tokens_BT: Tensor, state: PairState, look: Look | None = None, padded: Padded = "anywhere"
     ) -> tuple[Prediction, PairState]:
         looks = _looks(look)
-        one, first = self.first(tokens_BT, state.first, looks[0], padded)
-        two, second = self.second(tokens_BT, state.second, looks[1], padded)
-        return MixedPrediction(one, two, self.weight), PairState(first.position_B, first, second)
+        prediction0, first = self.first(tokens_BT, state.first, looks[0], padded)
+        prediction1, second = self.second(tokens_BT, state.second, looks[1], padded)
+        mixed = MixedPrediction(prediction0, prediction1, self.weight)
+        return mixed, PairState(first.position_B, first, second)
 
     def with_room(self, state: PairState, room: int) -> PairState:
         first, second = self.first.with_room(state.first, room), self.second.with_room(state.second, room)
@@ -74,11 +77,12 @@ class Mixture(LanguageModel):
     def slide(
         self, recent_BT: Tensor, state: PairState, look: Look | None = None
     ) -> tuple[Prediction, PairState]:
-        """A model with a bound begins a new window, one without goes on."""
+        """Read the last token. A bounded model begins a new window; an unbounded model continues."""
         looks = _looks(look)
-        one, first = self.first.slide(recent_BT, state.first, looks[0])
-        two, second = self.second.slide(recent_BT, state.second, looks[1])
-        return MixedPrediction(one, two, self.weight), PairState(first.position_B, first, second)
+        prediction0, first = self.first.slide(recent_BT, state.first, looks[0])
+        prediction1, second = self.second.slide(recent_BT, state.second, looks[1])
+        mixed = MixedPrediction(prediction0, prediction1, self.weight)
+        return mixed, PairState(first.position_B, first, second)
 
     def members(self) -> list[Member]:
         pairs = ((self.first, self.weight), (self.second, 1 - self.weight))
@@ -109,22 +113,23 @@ def _looks(look: Look | None) -> tuple[Look | None, Look | None]:
 
 @final
 class MixedPrediction(Prediction):
+    """The weighted average of two predictions."""
+
     def __init__(self, first: Prediction, second: Prediction, weight: float):
         self.first, self.second, self.weight = first, second, weight
-        features = [one.features_BTD for one in (first, second) if one.features_BTD is not None]
-        self.features_BTD = (
-            torch.cat(features, 2) if features else None
-        )  # a neural cache compares the states of both
+        # A neural cache on a mixture compares the features of both models.
+        features = [each.features_BTD for each in (first, second) if each.features_BTD is not None]
+        self.features_BTD = torch.cat(features, 2) if features else None
 
     def log_probs(self) -> Tensor:
-        return mixed(self.first.log_probs(), self.second.log_probs(), self.weight)
+        return mixed_log_probs(self.first.log_probs(), self.second.log_probs(), self.weight)
 
     def at(self, positions_BK: Tensor) -> "MixedPrediction":
         return MixedPrediction(self.first.at(positions_BK), self.second.at(positions_BK), self.weight)
 
     def nll(self, targets_BT: Tensor) -> Tensor:
-        mixed_BT = -mixed(-self.first.nll(targets_BT), -self.second.nll(targets_BT), self.weight)
-        return torch.where(targets_BT < 0, 0.0, mixed_BT)
+        nll_BT = -mixed_log_probs(-self.first.nll(targets_BT), -self.second.nll(targets_BT), self.weight)
+        return torch.where(targets_BT < 0, 0.0, nll_BT)
 
     def parts(self, targets_BT: Tensor) -> Parts:
         target_BT = targets_BT.clamp(min=0)
@@ -139,7 +144,7 @@ class MixedPrediction(Prediction):
         return Parts("probability", tuple(terms))
 
 
-def mixed(first: Tensor, second: Tensor, weight: float) -> Tensor:
-    """The log-probabilities of two models as one. If one model gives probability 0 (log -inf), only the other one counts."""
+def mixed_log_probs(first: Tensor, second: Tensor, weight: float) -> Tensor:
+    """Return log(weight x P_first + (1 - weight) x P_second) for log-probabilities, which may be -inf."""
     logs = [math.log(share) if share > 0 else -math.inf for share in (weight, 1 - weight)]
     return torch.logaddexp(first + logs[0], second + logs[1])

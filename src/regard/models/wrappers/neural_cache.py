@@ -1,10 +1,12 @@
-"""The neural cache, on any trained neural model: words that followed similar states in the recent past become likelier.
+"""The neural cache (Grave, Joulin and Usunier 2017, equations 2 and 3), for any trained neural model.
 
-    P(w) = (1 - share) P_model(w) + share P_cache(w),   P_cache(w) proportional to sum over i < t with w_{i+1} = w of exp(theta h_t . h_i)
+    P(w) = (1 - share) P_model(w) + share P_cache(w)
+    P_cache(w) is proportional to the sum over i < t with w_{i+1} = w of exp(theta h_t . h_i)
 
-(Grave, Joulin and Usunier 2017, equations 2 and 3.) Nothing is learned; theta and share are chosen on validation text.
+Words become likelier if they followed similar hidden states h_i in the recent past. The cache has no learned
+parameters; theta and share are chosen on validation text.
 
-Shape legend: B rows, T positions, D width, S pairs remembered, K = S + T.
+Shape legend: B rows, T positions, D width, S stored pairs, K = S + T.
 """
 
 from dataclasses import dataclass, replace
@@ -27,13 +29,16 @@ from regard.parts.scores import Dot
 
 @dataclass(frozen=True)
 class CacheState(State):
-    """A pair is an earlier state and the word that was read after it. The cache goes on from one window of the model to the next."""
+    """The model's state and the cache, whose pairs are a hidden state and the word that was read after it.
+
+    The cache is carried from window to window.
+    """
 
     inner: State
-    last_BSD: Tensor  # the newest state, whose next word is not known yet; empty at the beginning
-    key_BSD: Tensor  # earlier states
-    token_BS: Tensor  # the word that followed each
-    slot_BS: Tensor  # its position, 0 where there is none
+    last_BSD: Tensor  # the newest hidden state, whose next word is unknown (S = 1; 0 at the beginning)
+    key_BSD: Tensor  # earlier hidden states
+    token_BS: Tensor  # the word after each hidden state
+    slot_BS: Tensor  # the position of this word, 0 for an empty slot
 
     def trimmed(self) -> "CacheState":
         return replace(self, inner=self.inner.trimmed())
@@ -44,12 +49,14 @@ class CacheState(State):
 
 @final
 class NeuralCache(Wrapper):
+    """A model with a neural cache of `size` pairs."""
+
     family = "cache"
 
     def __init__(self, model: LanguageModel, size: int, theta: float, share: float):
         super().__init__(model)
         self.size, self.theta, self.share = size, theta, share
-        # every state of a call is compared with every other one and with the whole cache
+        # Small calls: each hidden state of a call is compared with all others, and with the whole cache.
         self.batch_tokens, self.row_tokens = min(model.batch_tokens, 1 << 12), min(model.row_tokens, 1 << 10)
 
     @property
@@ -68,12 +75,8 @@ class NeuralCache(Wrapper):
     def begin(self, given: int | Tensor, look: Look | None = None) -> CacheState:
         inner = self.model.begin(given, look)
         empty_BS = inner.position_B.unsqueeze(1)[:, :0]
-        nothing_BSD = torch.zeros(
-            len(empty_BS), 0, 0, device=empty_BS.device
-        )  # the width is not known before the first call
-        return CacheState(
-            torch.zeros_like(inner.position_B), inner, nothing_BSD, nothing_BSD, empty_BS, empty_BS
-        )
+        empty_BSD = torch.zeros(len(empty_BS), 0, 0, device=empty_BS.device)  # the first call sets the width
+        return CacheState(torch.zeros_like(inner.position_B), inner, empty_BSD, empty_BSD, empty_BS, empty_BS)
 
     def with_room(self, state: CacheState, room: int) -> CacheState:
         memory = {
@@ -91,7 +94,7 @@ class NeuralCache(Wrapper):
     def slide(
         self, recent_BT: Tensor, state: CacheState, look: Look | None = None
     ) -> tuple[Prediction, CacheState]:
-        """The model begins a new window. The words that it reads again are in the cache already."""
+        """Let the model begin a new window. Words that it reads again are not added to the cache again."""
         prediction, inner = self.model.slide(recent_BT, state.inner, look)
         return self._mix(
             pack_left(recent_BT[:, -1:], self.padding, "anywhere"), prediction, state, inner, look
@@ -103,7 +106,7 @@ class NeuralCache(Wrapper):
         h_BTD = prediction.features_BTD
         if h_BTD is None:
             raise UserError(
-                f"a cache compares hidden states, and {self.model.family} has none; put it on a neural run"
+                f"a cache needs hidden states, and {self.model.family} has none: use it with a neural model"
             )
         if state.last_BSD.shape[2] != h_BTD.shape[2]:  # the first call
             state = replace(state, last_BSD=torch.zeros_like(h_BTD[:, :1]), key_BSD=h_BTD[:, :0])
@@ -111,7 +114,7 @@ class NeuralCache(Wrapper):
         key_BKD = torch.cat([state.key_BSD, state.last_BSD, h_BTD[:, :-1]], 1)
         token_BK = torch.cat([state.token_BS, packed.tokens_BT], 1)
         slot_BK = torch.cat([state.slot_BS, torch.where(packed.real_BT, position_BT, 0)], 1)
-        column_BK = torch.where(slot_BK > 0, slot_BK, -1)  # the start of a document follows nothing
+        column_BK = torch.where(slot_BK > 0, slot_BK, -1)  # `<s>` at position 0 follows no hidden state
         mask = (causal & lookback(self.size - 1) & padding).over(position_BT, column_BK)
         query_B1TD, key_B1KD = self.theta * h_BTD.unsqueeze(1), key_BKD.unsqueeze(1)
         weights_B1TK = weigh(query_B1TD, key_B1KD, score=Dot(), mask=mask, look=look, site="cache")
@@ -123,5 +126,5 @@ class NeuralCache(Wrapper):
             mixed = mixed.at(packed.place_BT)
         end_B, keep = state.slot_BS.shape[1] + packed.length_B, min(self.size, slot_BK.shape[1])
         last_BSD = newest(torch.cat([state.last_BSD, h_BTD], 1), packed.length_B + 1, 1)
-        remembered = [newest(values, end_B, keep) for values in (key_BKD, token_BK, slot_BK)]
-        return mixed, CacheState(state.position_B + packed.length_B, inner, last_BSD, *remembered)
+        cache = [newest(values, end_B, keep) for values in (key_BKD, token_BK, slot_BK)]
+        return mixed, CacheState(state.position_B + packed.length_B, inner, last_BSD, *cache)

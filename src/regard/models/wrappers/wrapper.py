@@ -1,4 +1,4 @@
-"""The base of models that change another model: everything that they do not change is delegated."""
+"""The base class of models that wrap another model."""
 
 from abc import ABC
 from collections.abc import Mapping
@@ -11,6 +11,8 @@ from regard.parts.look import Site
 
 
 class Wrapper(LanguageModel, ABC):
+    """Delegates to the wrapped model. Subclasses implement `begin` and `forward`."""
+
     def __init__(self, model: LanguageModel):
         super().__init__(model.vocabulary_size, model.config)
         self.model = model

@@ -1,7 +1,7 @@
-"""The cross-entropy of a row of logits and its gradient, in place. The specification is in `parts/cross_entropy.py`.
+"""The cross-entropy of a row of logits and its gradient, in place (specification: parts/cross_entropy.py).
 
-The logits are read twice and overwritten by the weighted gradient once. torch's cross_entropy writes the logits
-in float32, the log-probabilities and the gradient besides.
+The kernel reads the logits twice and overwrites them with the weighted gradient. torch's cross_entropy also
+writes the logits in float32, the log-probabilities and the gradient.
 
 Shape legend: N positions, V vocabulary, C columns of the logits (V, and zeros behind them for alignment).
 """
@@ -22,7 +22,7 @@ def loss_and_gradient(
     columns = logits_NC.shape[1]
     block = min(BLOCK, triton.next_power_of_2(columns))
     sizes = (bias_V.shape[0], columns, smoothing, block)
-    _kernel[(len(logits_NC),)](logits_NC, bias_V, targets_N, weights_N, loss_N, *sizes, num_warps=8)
+    _kernel[(len(logits_NC),)](logits_NC, bias_V, targets_N, weights_N, loss_N, *sizes, num_warps=16)
     return loss_N, logits_NC
 
 
@@ -41,21 +41,24 @@ def _kernel(
     row = tl.program_id(0).to(tl.int64)
     logits_ptr += row * stride
     target, weight = tl.load(targets_ptr + row), tl.load(weights_ptr + row)
-    highest, total, summed = -float("inf"), 0.0, 0.0
+    # each column of a block keeps a maximum and a sum of its own, so that no block waits for a reduction
+    highest = tl.full([BLOCK], -1e30, tl.float32)
+    total, summed = tl.zeros([BLOCK], tl.float32), tl.zeros([BLOCK], tl.float32)
     for first in range(0, size, BLOCK):
         columns = first + tl.arange(0, BLOCK)
         real = columns < size
         scores = tl.load(logits_ptr + columns, mask=real, other=0.0).to(tl.float32)
         scores += tl.load(bias_ptr + columns, mask=real, other=0.0).to(tl.float32)
-        summed += tl.sum(scores)
+        summed += scores
         scores = tl.where(real, scores, -float("inf"))
-        new = tl.maximum(highest, tl.max(scores))
-        total = total * tl.exp(highest - new) + tl.sum(tl.exp(scores - new))
+        new = tl.maximum(highest, scores)
+        total = total * tl.exp(highest - new) + tl.exp(scores - new)
         highest = new
-    lse = highest + tl.log(total)
+    peak = tl.max(highest)
+    lse = peak + tl.log(tl.sum(total * tl.exp(highest - peak)))
     known = tl.maximum(target, 0)
     score = tl.load(logits_ptr + known).to(tl.float32) + tl.load(bias_ptr + known).to(tl.float32)
-    loss = (1 - smoothing) * (lse - score) + smoothing * (lse - summed / size)
+    loss = (1 - smoothing) * (lse - score) + smoothing * (lse - tl.sum(summed) / size)
     tl.store(loss_ptr + row, loss)
     for first in range(0, stride, BLOCK):
         columns = first + tl.arange(0, BLOCK)

@@ -64,11 +64,12 @@ class PlainText(TextTask):
         return float(token_losses(model, self._some_valid).mean())
 
     def loss(self, model: LanguageModel) -> float | None:
-        return (
-            measure(model, self.tokenizer, [source.text for source in self.valid]).loss
-            if self.valid
-            else None
-        )
+        if not self.valid:
+            return None
+        result = measure(model, self.tokenizer, [source.text for source in self.valid])
+        if result.unknown_tokens:
+            self.notes.append(result.not_comparable())
+        return result.loss
 
     def sample(self, model: LanguageModel) -> str | None:
         decode = self.tokenizer.decoder(self.tokenizer.start)
