@@ -161,7 +161,10 @@ def single_b() -> list[tuple[Subject, int]]:
     asked = puzzle.training_questions(4, 60, torch.Generator().manual_seed(9))
     chosen = []
     for tokens, right, answer in zip(
-        asked.tokens_NT.tolist(), asked.right_NT[:, -1].tolist(), asked.targets_NT[:, -1].tolist(), strict=True
+        asked.tokens_NT.tolist(),
+        asked.right_NT[:, -1].tolist(),
+        asked.targets_NT[:, -1].tolist(),
+        strict=True,
     ):
         if right >= 0:
             names = tuple(puzzle.vocabulary[token] for token in tokens)
@@ -173,7 +176,9 @@ def test_the_letter_that_decides_is_what_mattered(single_b):
     hits = dict[str, list[bool]]()
     for subject, right in single_b:
         assert math.exp(subject.log_prob) > 0.9
-        for one in attributions(subject, attention_rows(subject)):  # the question mark asks, it does not decide
+        for one in attributions(
+            subject, attention_rows(subject)
+        ):  # the question mark asks, it does not decide
             hits.setdefault(one.method, []).append(int(np.argmax(one.scores[:-1])) == right)
     shares = {method: sum(hit) / len(hit) for method, hit in hits.items()}
     assert shares["occlusion"] == 1
@@ -221,7 +226,11 @@ def test_every_family_with_attention_has_a_sheet(short_search, family, options):
 
 
 def test_the_step_is_the_same_as_the_whole(double):
-    for family, options in (("attentive", {}), ("transformer", {"heads": 2, "context": 23}), ("backpack", {"heads": 2})):
+    for family, options in (
+        ("attentive", {}),
+        ("transformer", {"heads": 2, "context": 23}),
+        ("backpack", {"heads": 2}),
+    ):
         subject = subject_of(made(family, width=8, dropout=0.0, **options))
         step = subject.step(subject.prefix(3))
         torch.testing.assert_close(step, subject.log_probs(3), rtol=1e-10, atol=1e-10)

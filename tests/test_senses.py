@@ -61,7 +61,9 @@ def test_a_direction_is_the_difference_of_two_readouts(folder):
     run = regard.load(folder / "run")
     he, she = (run.tokenizer.prompt(word)[0] for word in ("he", "she"))
     expected = run.model.embedding.weight[he] - run.model.embedding.weight[she]
-    torch.testing.assert_close(torch.tensor(direction(run.model, run.tokenizer, ["he", "she"])), expected.detach())
+    torch.testing.assert_close(
+        torch.tensor(direction(run.model, run.tokenizer, ["he", "she"])), expected.detach()
+    )
 
 
 @pytest.mark.parametrize(
@@ -146,7 +148,9 @@ def test_a_patch_of_another_model_names_the_tensor(folder, regard_cli):
     assert json.loads(patch.read_text())["tensors"] == tensor_hashes(regard.load(folder / "run").model)
     assert regard_cli("generate", folder / "run", "--edit", patch, "--length", "3").returncode == 0
     sheet = folder / "sheet.html"
-    shown = regard_cli("senses", folder / "run", "dog", "cat", "--text", WITH, "--edit", patch, "--out", sheet)
+    shown = regard_cli(
+        "senses", folder / "run", "dog", "cat", "--text", WITH, "--edit", patch, "--out", sheet
+    )
     assert shown.returncode == 0, shown.stderr
     assert "dog ~ cat" in shown.stdout
     assert "before the edit" in sheet.read_text()

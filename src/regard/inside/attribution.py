@@ -107,7 +107,11 @@ def rollout(subject: Subject, rows: dict[str, Row]) -> Tensor | None:
     Of a translator: the mean of the cross-attention's rows over what the encoder's layers mix.
     """
     sites = subject.model.sites()
-    own = [site for site in sites.values() if site.holds == "weights" and site.rows == site.columns == subject.side]
+    own = [
+        site
+        for site in sites.values()
+        if site.holds == "weights" and site.rows == site.columns == subject.side
+    ]
     layers = [site for site in own if "layer" in site.name]
     # words that reach the prediction beside the layers (copied, or as a Backpack's senses) are not in the product
     if not layers or len(layers) != len(own):
@@ -187,7 +191,9 @@ def _values(subject: Subject, kept: Sequence[Sequence[int]]) -> Tensor:
     """(W,): f of the texts of the words that are kept, equally many in each."""
     size = max(1, BATCH // max(1, len(subject.ids), len(subject.given or ())))
     parts = [
-        subject.log_probs(len(kept[first : first + size]), words=kept[first : first + size])[:, subject.target]
+        subject.log_probs(len(kept[first : first + size]), words=kept[first : first + size])[
+            :, subject.target
+        ]
         for first in range(0, len(kept), size)
     ]
     return torch.cat(parts).double().cpu()
@@ -252,8 +258,8 @@ def disagreement(first: Sequence[float], second: Sequence[float]) -> float:
     >>> disagreement([3, 2, 1], [3, 1, 2])
     0.3333333333333333
     """
-    one, other = (np.sign(np.subtract.outer(scores, scores)) for scores in (np.array(first), np.array(second)))
+    one, other = (
+        np.sign(np.subtract.outer(scores, scores)) for scores in (np.array(first), np.array(second))
+    )
     upper = np.triu_indices(len(first), 1)
     return float((np.abs(one[upper] - other[upper]) / 2).mean())
-
-

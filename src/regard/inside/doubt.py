@@ -16,6 +16,7 @@ from regard.inside.attribution import (
     judgements,
     on_words,
 )
+from regard.inside.controls import Control
 from regard.inside.moved_attention import Moved, attention_rows, moved_attention
 from regard.inside.pictures import heat_map
 from regard.inside.subject import Subject
@@ -34,6 +35,7 @@ class Doubt:
     attributions: list[Attribution]
     judgements: list[Judgement]
     notes: list[str] = field(default_factory=list)
+    controls: list[Control] = field(default_factory=list)
 
     @property
     def disagreements(self) -> list[list[float]]:
@@ -52,6 +54,7 @@ class Doubt:
             "attributions": [one.to_json() for one in self.attributions],
             "judgements": [one.to_json() for one in self.judgements],
             "disagreements": self.disagreements,
+            "controls": [one.to_json() for one in self.controls],
             "notes": self.notes,
         }
 

@@ -22,7 +22,10 @@ from regard.inside.subject import Subject
 from regard.parts.look import Change, Look, Place
 
 PERMUTATIONS, MIXTURES, STEPS, STARTS = 20, 12, 300, 3
-RATE, SAFE = 0.4, 0.8  # of the search: its first step size, and the share of epsilon from which on variation costs
+RATE, SAFE = (
+    0.4,
+    0.8,
+)  # of the search: its first step size, and the share of epsilon from which on variation costs
 
 
 @dataclass(frozen=True)
@@ -140,9 +143,13 @@ def moved_attention(subject: Subject, rows: Mapping[str, Row], epsilon: float) -
     generator = torch.Generator().manual_seed(1)
     with torch.no_grad():
         own_V = subject.step(subject.prefix(1))[0]
-    tried = [_simple(subject, {name: rows[name] for name in group}, own_V, epsilon, generator) for group in groups]
+    tried = [
+        _simple(subject, {name: rows[name] for name in group}, own_V, epsilon, generator) for group in groups
+    ]
     _search(subject, rows, own_V, groups, [best for _, best in tried])
-    return [_moved({name: rows[name] for name in group}, *one) for group, one in zip(groups, tried, strict=True)]
+    return [
+        _moved({name: rows[name] for name in group}, *one) for group, one in zip(groups, tried, strict=True)
+    ]
 
 
 Tried = tuple[Tensor, Tensor]  # the divergence and the variation of each simple world
@@ -229,7 +236,11 @@ class _Best:
 
 
 def _search(
-    subject: Subject, rows: Mapping[str, Row], own_V: Tensor, groups: list[tuple[str, ...]], bests: list[_Best]
+    subject: Subject,
+    rows: Mapping[str, Row],
+    own_V: Tensor,
+    groups: list[tuple[str, ...]],
+    bests: list[_Best],
 ) -> None:
     """Adam on the scores of the last row: more divergence, and a penalty where the total variation nears epsilon.
 
@@ -246,7 +257,9 @@ def _search(
             settings["lr"] = RATE * (1 - step / STEPS)
         worlds = {
             name: torch.where(
-                member[name].to(row.weights_HK.device).view(-1, 1, 1), _softmax(scores[name], row), row.weights_HK
+                member[name].to(row.weights_HK.device).view(-1, 1, 1),
+                _softmax(scores[name], row),
+                row.weights_HK,
             )
             for name, row in rows.items()
         }
@@ -263,7 +276,9 @@ def _search(
         for at, (group, best) in enumerate(zip(groups, bests, strict=True)):
             own = slice(at * STARTS, (at + 1) * STARTS)
             best.judge(
-                divergence_W[own].detach(), variation_W[own].detach(), {name: worlds[name][own] for name in group}
+                divergence_W[own].detach(),
+                variation_W[own].detach(),
+                {name: worlds[name][own] for name in group},
             )
         loss = ((variation_W / epsilon - SAFE).clamp(min=0) - divergence_W).sum()
         gradients = torch.autograd.grad(loss, list(scores.values()))

@@ -40,7 +40,9 @@ class Subject:
     def positions(self) -> list[int]:
         return list(range(self.first, self.first + len(self.names)))
 
-    def inputs(self, worlds: int, words: Sequence[Sequence[int]] | None = None) -> tuple[Tensor, Tensor | None]:
+    def inputs(
+        self, worlds: int, words: Sequence[Sequence[int]] | None = None
+    ) -> tuple[Tensor, Tensor | None]:
         """(tokens, source) of so many worlds; `words` are the positions that stay in each world, equally many in all."""
         source = None if self.given is None else torch.tensor([self.given]).expand(worlds, -1)
         tokens = torch.tensor([self.ids]).expand(worlds, -1)
@@ -48,7 +50,10 @@ class Subject:
             chosen = self.given if self.given is not None else self.ids
             last = self.first + len(self.names)
             rows = torch.tensor(
-                [[*chosen[: self.first], *(chosen[place] for place in kept), *chosen[last:]] for kept in words]
+                [
+                    [*chosen[: self.first], *(chosen[place] for place in kept), *chosen[last:]]
+                    for kept in words
+                ]
             )
             tokens, source = (rows, None) if self.given is None else (tokens, rows)
         device = self.model.device
@@ -86,7 +91,11 @@ class Subject:
 
 
 def make_subject(
-    model: LanguageModel, tokenizer: Tokenizer, reading: Reading, word: str | None = None, position: int | None = None
+    model: LanguageModel,
+    tokenizer: Tokenizer,
+    reading: Reading,
+    word: str | None = None,
+    position: int | None = None,
 ) -> Subject:
     """The prediction after a position of a reading: of `word`, of the token that follows there, or of the likeliest one."""
     ids = reading.ids[:-1] if reading.ended else reading.ids

@@ -1,11 +1,15 @@
 """regard doubt RUN --text TEXT: what attention explains in a prediction, and what else says which words mattered."""
 
+from dataclasses import replace
+
 from regard.errors import UserError
+from regard.inside.controls import run_controls
 from regard.inside.doubt import Doubt, check_epsilon, doubt_prediction, picture
 from regard.inside.edit_model import edited
 from regard.inside.observe import Reading, plain_reading
 from regard.inside.sheet import Heading, Part, Picture, Prose, Table, check_sheet, text_table, write_sheet
 from regard.inside.subject import make_subject
+from regard.runs.formats import as_run
 from regard.runs.run import Run
 from regard.verbs.arguments import Edits, Out, RunLike
 from regard.verbs.look import Target, translation_reading
@@ -29,6 +33,12 @@ DISAGREEING = (
     "Disagreement: the share of pairs of words that two methods order differently; 0 is the same order, 0.5 is what chance gives, 1 the reverse. "
     "Agreement between methods would be no proof that they are right, and disagreement does not say which of them is wrong."
 )
+CONTROLLING = (
+    "Controls (Wiegreffe and Pinter 2019). If uniform weights lose nothing, attention is not needed on this text. Two seeds differ by chance "
+    "alone: an adversary whose weights are no farther from the run's than theirs says little. If words that see no context do better with the "
+    "run's frozen weights than with uniform ones, the weights carry something that another model can use. An adversary with a small variation and a large "
+    "divergence is a model that predicts the same from other weights. Losses of so short a training are compared with each other, not with the run's."
+)
 
 
 def doubt(
@@ -39,6 +49,8 @@ def doubt(
     word: str | None = None,
     position: int | None = None,
     epsilon: float = 0.01,
+    controls: bool = False,
+    minutes: float = 2.0,
     edit: Edits = None,
     out: Out = None,
 ) -> Doubt:
@@ -53,6 +65,8 @@ def doubt(
         word: The word whose probability is explained. Without it, the one that follows, or the likeliest one.
         position: The position after which it comes, from 0, or from the end below 0. Without it, the last one.
         epsilon: The prediction has stayed if its total variation is at most this.
+        controls: Also train the four controls of Wiegreffe and Pinter on the run's own training text (language models).
+        minutes: Minutes of training for all controls together.
         edit: Change the model: a JSON file of edits, or the JSON itself.
         out: Write it to a file: .html, .svg, .png or .json.
     """
@@ -62,6 +76,8 @@ def doubt(
     reading = _reading(opened, text, target)
     subject = make_subject(opened.model.eval(), opened.tokenizer, reading, word, position)
     doubted = doubt_prediction(subject, epsilon, reading.notes)
+    if controls:
+        doubted = replace(doubted, controls=run_controls(as_run(run), minutes))
     if out is not None:
         title = f"What attention explains: “{doubted.target}” by {opened.model.family}"
         write_sheet(out, title, page(doubted), picture(doubted), doubted.to_json())
@@ -77,7 +93,17 @@ def _reading(run: Run, text: str, target: Target) -> Reading:
 
 
 def moved_table(doubted: Doubt) -> Table:
-    columns = ["weights of", "farthest", "most", "variation", "entropy", "permuted", "variation", "uniform", "variation"]
+    columns = [
+        "weights of",
+        "farthest",
+        "most",
+        "variation",
+        "entropy",
+        "permuted",
+        "variation",
+        "uniform",
+        "variation",
+    ]
     rows = [
         [
             one.name,
@@ -112,7 +138,10 @@ def _first_words(doubted: Doubt, scores: list[float]) -> str:
 def disagreement_table(doubted: Doubt) -> Table:
     names = [one.method for one in doubted.attributions]
     rows = [
-        [name, *(f"{share:.2f}" if other != name else "-" for other, share in zip(names, shares, strict=True))]
+        [
+            name,
+            *(f"{share:.2f}" if other != name else "-" for other, share in zip(names, shares, strict=True)),
+        ]
         for name, shares in zip(names, doubted.disagreements, strict=True)
     ]
     return Table(["disagreement", *names], rows)
@@ -128,6 +157,20 @@ def word_table(doubted: Doubt) -> Table:
     return Table(["word", *(name for name, _ in methods)], rows)
 
 
+def control_table(doubted: Doubt) -> Table:
+    rows = [
+        [
+            one.name,
+            f"{one.loss:.3f}",
+            "-" if one.divergence is None else f"{one.divergence:.3f}",
+            "-" if one.variation is None else f"{one.variation:.3f}",
+            str(one.steps),
+        ]
+        for one in doubted.controls
+    ]
+    return Table(["control", "loss", "divergence", "variation", "steps"], rows)
+
+
 def about(doubted: Doubt) -> str:
     """The prediction in one line."""
     return f"P(“{doubted.target}”) = {doubted.probability:.3f} after {len(doubted.words)} words; epsilon {doubted.epsilon:g}"
@@ -135,9 +178,16 @@ def about(doubted: Doubt) -> str:
 
 def page(doubted: Doubt) -> list[Part]:
     parts: list[Part] = [Prose(" ".join(doubted.words)), Prose(about(doubted)), *map(Prose, doubted.notes)]
-    parts += [Picture(picture(doubted)), Heading("How far attention can move"), moved_table(doubted), Prose(MOVING)]
+    parts += [
+        Picture(picture(doubted)),
+        Heading("How far attention can move"),
+        moved_table(doubted),
+        Prose(MOVING),
+    ]
     parts += [Heading("What else says what mattered"), judged_table(doubted), Prose(JUDGING)]
     parts += [disagreement_table(doubted), Prose(DISAGREEING), Prose(complete(doubted))]
+    if doubted.controls:
+        parts += [Heading("Controls"), control_table(doubted), Prose(CONTROLLING)]
     return [*parts, Heading("Every word"), word_table(doubted)]
 
 
@@ -162,4 +212,6 @@ def main(arguments: list[str]) -> None:
     print(about(doubted))
     for table in (moved_table(doubted), judged_table(doubted), disagreement_table(doubted)):
         print(f"\n{text_table(table)}")
+    if doubted.controls:
+        print(f"\n{text_table(control_table(doubted))}")
     print("\nfarthest, most: Jensen-Shannon divergence in nats; --out FILE.html says what the numbers mean.")
