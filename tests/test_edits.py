@@ -10,8 +10,8 @@ import torch
 import regard
 from regard.errors import UserError
 from regard.inside.edit_files import edits_from_json, edits_to_json
+from regard.parts.edit_kinds import EDITS, Project, Steer, Swap
 from regard.parts.edits import (
-    EDITS,
     Edit,
     Mean,
     Move,
@@ -114,6 +114,9 @@ ALL: list[Edit] = [
     Shift(site="layer1.attention.scores", rows=(2,), columns=(1,), by=1.5),
     Patch(site="layer1.attention", heads=(1,), rows=(2,), text="cat the dog"),
     Patch(site="embedding", rows=(2,), text="saw cat dog"),
+    Swap(site="layer0.heads", heads=(0, 2), words=("dog",)),
+    Project(site="layer0.residual", words=("saw", "dog"), direction=tuple(range(12))),
+    Steer(site="features", direction=tuple(range(-5, 7)), by=0.5),
 ]
 
 

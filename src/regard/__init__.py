@@ -20,15 +20,19 @@ if TYPE_CHECKING:
     from regard.runs.run import Run
     from regard.verbs.align import align
     from regard.verbs.compare import compare
+    from regard.verbs.doubt import doubt
     from regard.verbs.draw import draw
     from regard.verbs.evaluate import evaluate
     from regard.verbs.export import export
+    from regard.verbs.forget import forget
     from regard.verbs.generate import generate
+    from regard.verbs.heads import heads
     from regard.verbs.lesson import lesson
     from regard.verbs.list import list
     from regard.verbs.look import look
     from regard.verbs.puzzle import puzzle
     from regard.verbs.score import score
+    from regard.verbs.senses import senses
     from regard.verbs.trace import trace
     from regard.verbs.train import train
     from regard.verbs.translate import translate
@@ -38,15 +42,19 @@ __version__ = "0.2.0"
 _VERBS = (
     "align",
     "compare",
+    "doubt",
     "draw",
     "evaluate",
     "export",
+    "forget",
     "generate",
+    "heads",
     "lesson",
     "list",
     "look",
     "puzzle",
     "score",
+    "senses",
     "trace",
     "train",
     "translate",
@@ -72,11 +80,14 @@ __all__ = [
     "align",
     "cached",
     "compare",
+    "doubt",
     "draw",
     "edited",
     "evaluate",
     "export",
+    "forget",
     "generate",
+    "heads",
     "lesson",
     "list",
     "load",
@@ -85,6 +96,7 @@ __all__ = [
     "puzzle",
     "save_edits",
     "score",
+    "senses",
     "trace",
     "train",
     "translate",

@@ -2,6 +2,7 @@
 
 import dataclasses
 import fnmatch
+import hashlib
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
@@ -11,11 +12,12 @@ from torch import Tensor
 
 from regard.errors import UserError
 from regard.inside.edit_files import edits_to_json, read_edits
+from regard.inside.residual_stream import single_token
 from regard.machine.disk import write_json
 from regard.models.contract import LanguageModel
 from regard.models.wrappers.edited import Edited
 from regard.parts.edits import Edit
-from regard.parts.look import Change, Look, Place
+from regard.parts.look import Change, Look, Place, Site
 from regard.runs.formats import as_run
 from regard.runs.run import Run
 from regard.tokens.contract import Tokenizer
@@ -39,7 +41,18 @@ def edited(run: Run | str | Path, edits: Sequence[Edit] | str | Path | None) -> 
 
 def given_edits(run: Run, edits: Sequence[Edit] | str | Path) -> Sequence[Edit]:
     """Return edits as values: those of a file or of JSON must not name another run."""
-    return read_edits(edits, run.fingerprint) if isinstance(edits, str | Path) else edits
+    if not isinstance(edits, str | Path):
+        return edits
+    return read_edits(edits, run.fingerprint, lambda: tensor_hashes(run.model))
+
+
+def tensor_hashes(model: LanguageModel) -> dict[str, str]:
+    """Return the beginning of the hash of every tensor, so that a file of edits can say which one differs."""
+    return {
+        name: hashlib.sha256(tensor.detach().cpu().contiguous().view(torch.uint8).numpy()).hexdigest()[:12]
+        for name, tensor in model.tensors().items()
+        if tensor.dim()
+    }
 
 
 def save_edits(run: Run | str | Path, edits: Sequence[Edit] | str | Path, out: str | Path) -> None:
@@ -48,7 +61,8 @@ def save_edits(run: Run | str | Path, edits: Sequence[Edit] | str | Path, out: s
     >>> regard.save_edits("runs/transformer", [silent], "silent.json")  # doctest: +SKIP
     """
     opened = as_run(run)
-    write_json(edits_to_json(given_edits(opened, edits), opened.fingerprint), Path(out))
+    made = given_edits(opened, edits)
+    write_json(edits_to_json(made, opened.fingerprint, tensor_hashes(opened.model)), Path(out))
 
 
 def edit_model(model: LanguageModel, tokenizer: Tokenizer, edits: Sequence[Edit]) -> Edited:
@@ -61,14 +75,35 @@ def edit_model(model: LanguageModel, tokenizer: Tokenizer, edits: Sequence[Edit]
         Look(changes={edit.site: edit}).check(sites)
         for name in fnmatch.filter(sites, edit.site):
             at_site = dataclasses.replace(edit, site=name)
-            chains.setdefault(name, []).append(at_site.prepare(partial(_seen, model, tokenizer, name)))
+            change = at_site.prepare(partial(_seen, model, tokenizer, name))
+            chains.setdefault(name, []).append(_at_words(edit, change, sites[name], tokenizer))
     places = tuple(sorted({place for edit in edits for place in edit.places()}))
     if places and model.context is not None and places[-1] >= model.context:
         raise UserError(f"there is no position {places[-1]}: the model sees {model.context} tokens, from 0")
-    edited = Edited(model, {name: _chain(changes) for name, changes in chains.items()}, places)
+    by_word = any(edit.words is not None for edit in edits)
+    edited = Edited(model, {name: _chain(changes) for name, changes in chains.items()}, places, by_word)
     with torch.inference_mode():  # one call with one token refuses edits that do not fit
         edited(torch.tensor([[tokenizer.start]], device=model.device), edited.begin(model.example()))
     return edited
+
+
+def _at_words(edit: Edit, change: Change, site: Site, tokenizer: Tokenizer) -> Change:
+    """Return the change at the rows where one of the edit's words stands. Other rows stay equal to the bit."""
+    if edit.words is None:
+        return change
+    if site.rows != "read":
+        raise UserError(
+            f"`words` are of the text that is read; the rows of {site.name} are of what was given"
+        )
+    ids = torch.tensor([single_token(tokenizer, word) for word in edit.words])
+
+    def at_words(tensor: Tensor, place: Place) -> Tensor:
+        assert place.token_BT is not None
+        here_BT = torch.isin(place.token_BT, ids.to(place.token_BT.device))[:, : tensor.shape[-2]]
+        here_BT = here_BT.unsqueeze(-1) if tensor.dim() == 3 else here_BT[:, None, :, None]
+        return torch.where(here_BT, change(tensor, place), tensor)
+
+    return at_words
 
 
 def _chain(changes: list[Change]) -> Change:

@@ -88,7 +88,7 @@ def contributions(
 
     Each part of the model has a term.
     """
-    ids, token = _ids(model, tokenizer, text), _token(tokenizer, word)
+    ids, token = _ids(model, tokenizer, text), single_token(tokenizer, word)
     terms = model.contributions(ids, _place(position, ids), token)
     names = _names(tokenizer, ids)
     rows = [
@@ -116,7 +116,7 @@ def sweep(model: LanguageModel, tokenizer: Tokenizer, text: str, other: str, wor
     if ids.shape != others.shape:
         lengths = f"{ids.shape[1]} and {others.shape[1]} tokens"
         raise UserError(f"the texts have {lengths}; a sweep needs the same number in both")
-    names, token = _layers(model), _token(tokenizer, word)
+    names, token = _layers(model), single_token(tokenizer, word)
     look = Look(names)
     model.read_from_start(others, look=look)
     plain = model.read_from_start(ids)[0].log_probs()[0, -1, token]
@@ -161,7 +161,7 @@ def _ids(model: LanguageModel, tokenizer: Tokenizer, text: str) -> Tensor:
     return torch.tensor([ids], device=model.device)
 
 
-def _token(tokenizer: Tokenizer, word: str) -> int:
+def single_token(tokenizer: Tokenizer, word: str) -> int:
     special = {"</s>": tokenizer.end, "<unk>": tokenizer.unknown}.get(word)
     if special is not None:
         return special

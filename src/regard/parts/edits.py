@@ -33,6 +33,7 @@ class Edit(ABC):
     rows: tuple[int, ...] | None = None
     columns: tuple[int, ...] | None = None
     features: tuple[int, ...] | None = None
+    words: tuple[str, ...] | None = None  # rows where one of these words stands, wherever that is
 
     kinds: ClassVar[tuple[Holds, ...]] = ("weights", "scores", "values")
 
@@ -337,8 +338,3 @@ class Patch(Edit):
 
     def change(self, tensor: Tensor, selected: Tensor, place: Place) -> Tensor:
         raise AssertionError("prepare() returns the change of a patch")
-
-
-EDITS: dict[str, type[Edit]] = {
-    kind.name(): kind for kind in (Set, Scale, Zero, Mean, Uniform, Permute, Move, Silence, Shift, Patch)
-}

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Literal
 
+import torch
 from torch import Tensor
 
 from regard.errors import UserError
@@ -95,6 +96,22 @@ class Place:
     column_BK: Tensor | None = None  # the position of each column; only for weights and scores
     visible_BTK: Tensor | None = None  # True where a row may see a column; only for weights and scores
     holds: Holds = "values"
+    token_BT: Tensor | None = None  # the token of each row; only for edits that select words
+
+
+@dataclass(frozen=True)
+class TokensRead:
+    """The tokens of one call, so that an edit can select rows by word."""
+
+    token_BT: Tensor  # the real tokens of each row of the batch, moved to the left
+    first_B: Tensor  # the position of the first of them
+
+    def at(self, row_BT: Tensor) -> Tensor:
+        """Return the token at each position; -1 at positions that this call does not read."""
+        place_BT = row_BT.expand(len(self.token_BT), -1) - self.first_B.unsqueeze(1)
+        inside_BT = (place_BT >= 0) & (place_BT < self.token_BT.shape[1])
+        token_BT = self.token_BT.gather(1, place_BT.clamp(0, self.token_BT.shape[1] - 1))
+        return torch.where(inside_BT, token_BT, -1)
 
 
 Weights = Callable[..., Tensor]  # weights(rows=None): (B, H, Q, K), computed by the call
@@ -114,6 +131,7 @@ class Look:
         self._changes = dict(changes or {})
         self._prefix = ""
         self._position_BT: Tensor | None = None
+        self._read: TokensRead | None = None
         self.maps: dict[str, Weights] = {}
         self.values: dict[str, Tensor] = {}
 
@@ -144,7 +162,17 @@ class Look:
     def _variant(self, changes: Mapping[str, Change], prefix: str) -> "Look":
         other = Look(self._patterns, changes)
         other._prefix, other.maps, other.values = prefix, self.maps, self.values
+        other._read = self._read
         return other
+
+    def reading(self, read: TokensRead) -> "Look":
+        """Return a look that tells its changes which token stands at each row."""
+        other = self._variant(self._changes, self._prefix)
+        other._read = read
+        return other
+
+    def _token(self, row_BT: Tensor) -> Tensor | None:
+        return None if self._read is None else self._read.at(row_BT)
 
     def begin(self, position_BT: Tensor) -> None:
         """Set the positions that the model reads in this call. The model calls this method first."""
@@ -166,7 +194,7 @@ class Look:
         if self.changes(site):
             row_BT = self._position_BT if position_BT is None else position_BT
             assert row_BT is not None, "the model must call look.begin() first"
-            tensor = self._changes[self._prefix + site](tensor, Place(row_BT))
+            tensor = self._changes[self._prefix + site](tensor, Place(row_BT, token_BT=self._token(row_BT)))
         if self.watches(site):
             self.values[self._prefix + site] = tensor
         return tensor
@@ -174,6 +202,7 @@ class Look:
     def at_weights(self, site: str, weights_BHQK: Tensor, place: Place) -> Tensor:
         """Record and change the weights or scores of a site. The model uses the result."""
         if self.changes(site):
+            place = replace(place, token_BT=self._token(place.row_BT))
             weights_BHQK = self._changes[self._prefix + site](weights_BHQK, place)
         self.watch(site, lambda rows=None: weights_BHQK if rows is None else weights_BHQK[:, :, rows])
         return weights_BHQK

@@ -132,10 +132,10 @@ def _reading(run: Run, text: str, target: Target, gold: str | None, words: bool)
         raise UserError("`gold` goes with `target`, whose words it links")
     if gold is not None and not words and run.tokenizer.kind != "word":
         raise UserError("`gold` counts words: put the tokens together with `words`")
-    return _translation_reading(run, text, target)
+    return translation_reading(run, text, target)
 
 
-def _translation_reading(run: Run, text: str, target: Target) -> Reading:
+def translation_reading(run: Run, text: str, target: Target) -> Reading:
     """Return the reading of a source sentence and a translation, end included."""
     import torch
 

@@ -1,0 +1,58 @@
+"""Attention weights as they are used in a call, with the columns that each row may see.
+
+Shape legend: B rows, H heads, Q queries, K keys.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from torch import Tensor
+
+from regard.errors import UserError
+from regard.models.contract import LanguageModel
+from regard.parts.edits import visible
+from regard.parts.look import Look, Place, Site
+
+
+@dataclass(frozen=True)
+class Weighing:
+    """The weights of one site in one call."""
+
+    site: Site
+    weights_BHQK: Tensor
+    visible_BHQK: Tensor
+    place: Place
+
+
+class Recorder:
+    """Reads the weights at sites with everything that an edit is told of them; changes nothing."""
+
+    def __init__(self, sites: Iterable[Site]):
+        self._sites = {site.name: site for site in sites}
+        self.weighings: dict[str, Weighing] = {}
+
+    def look(self) -> Look:
+        return Look(changes={name: self._keep(site) for name, site in self._sites.items()})
+
+    def _keep(self, site: Site):
+        def keep(weights_BHQK: Tensor, place: Place) -> Tensor:
+            seen_BHQK = visible(weights_BHQK, place)
+            self.weighings[site.name] = Weighing(site, weights_BHQK.detach(), seen_BHQK, place)
+            return weights_BHQK
+
+        return keep
+
+
+def weight_sites(model: LanguageModel, purpose: str) -> list[Site]:
+    """The sites that hold attention weights; an error that says what the family has instead, if there are none."""
+    sites = model.sites()
+    weights = [site for site in sites.values() if site.holds == "weights"]
+    if weights:
+        return weights
+    states = [name for name in sites if name.endswith((".gates", ".cell", "hidden", "features"))]
+    instead = (
+        f"it has {', '.join(states)} (regard look)"
+        if states
+        else "regard look shows what its predictions are made of"
+    )
+    raise UserError(f"{model.family} has no attention {purpose}; {instead}")

@@ -1,0 +1,306 @@
+"""How far attention can move while the prediction stays (Jain and Wallace 2019).
+
+What moves is the row of weights at the position that predicts, in every head: of one site alone, or of all sites at once. Distance is the
+Jensen-Shannon divergence in nats, the mean over heads; the prediction stays if its total variation is at most epsilon.
+
+The divergence from a fixed distribution is convex, so it is largest at a corner of the simplex: all mass on the least weighted
+position. That bound is shown beside what was reached.
+
+Shape legend: W worlds, H heads, K columns, V vocabulary.
+"""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from regard.inside.attention_rows import Recorder, weight_sites
+from regard.inside.subject import Subject
+from regard.parts.look import Change, Look, Place
+
+PERMUTATIONS, MIXTURES, STEPS, STARTS = 20, 12, 300, 3
+RATE, SAFE = (
+    0.4,
+    0.8,
+)  # of the search: its first step size, and the share of epsilon from which on variation costs
+
+
+@dataclass(frozen=True)
+class Row:
+    """The weights of one site at the position that predicts."""
+
+    weights_HK: Tensor
+    seen_HK: Tensor
+    column_K: Tensor  # the position of each column; -1 where there is none, as beside the words
+
+    @property
+    def choices_H(self) -> Tensor:
+        """How many columns each head can choose among; 0 where it looks at nothing."""
+        return torch.where(self.weights_HK.sum(1) > 0, self.seen_HK.sum(1), 0)
+
+    @property
+    def free_H(self) -> Tensor:
+        return self.choices_H > 1
+
+    def most_H(self) -> Tensor:
+        """The largest divergence that any weights could have from these."""
+        return divergence(self.weights_HK, self.corner())
+
+    def corner(self) -> Tensor:
+        """(H, K): all of the mass on the least weighted position."""
+        least_H = self.weights_HK.masked_fill(~self.seen_HK, math.inf).argmin(1)
+        corner_HK = torch.zeros_like(self.weights_HK).scatter(1, least_H.unsqueeze(1), 1.0)
+        return corner_HK * self.weights_HK.sum(1, keepdim=True)
+
+    def uniform(self) -> Tensor:
+        even_HK = self.seen_HK / self.seen_HK.sum(1, keepdim=True).clamp(min=1)
+        return even_HK.to(self.weights_HK.dtype) * self.weights_HK.sum(1, keepdim=True)
+
+    def permuted(self, generator: torch.Generator) -> Tensor:
+        """The weights of each head in a random order over the columns that it sees."""
+        permuted_HK = self.weights_HK.clone()
+        for head, seen_K in enumerate(self.seen_HK):
+            places = seen_K.nonzero().squeeze(1)
+            order = places[torch.randperm(len(places), generator=generator).to(places.device)]
+            permuted_HK[head, places] = self.weights_HK[head, order]
+        return permuted_HK
+
+    def entropy(self) -> float | None:
+        """The mean over heads of the entropy, as a share of the largest."""
+        if not bool(self.free_H.any()):
+            return None
+        weights_HK = self.weights_HK / self.weights_HK.sum(1, keepdim=True).clamp(min=1e-12)
+        share_H = torch.special.entr(weights_HK.clamp(min=0)).sum(1) / self.choices_H.clamp(min=2).log()
+        return float(share_H[self.free_H].mean())
+
+
+@dataclass(frozen=True)
+class Moved:
+    """How far the weights of these sites could be moved."""
+
+    sites: tuple[str, ...]
+    divergence: float  # the largest that was reached with the prediction within epsilon
+    variation: float  # of the prediction there
+    most: float  # the largest that any weights could reach from these
+    entropy: float  # of the model's own weights, as a share of the largest
+    permuted_divergence: float  # the medians over random orders
+    permuted_variation: float
+    uniform_divergence: float
+    uniform_variation: float
+    weights: dict[str, Tensor]  # (H, K) of each site, where the largest divergence was reached
+
+    @property
+    def name(self) -> str:
+        return self.sites[0] if len(self.sites) == 1 else "all of them at once"
+
+    def to_json(self) -> dict[str, Any]:
+        names = ("divergence", "variation", "most", "entropy", "permuted_divergence", "permuted_variation")
+        more = ("uniform_divergence", "uniform_variation")
+        return {"sites": list(self.sites)} | {name: getattr(self, name) for name in (*names, *more)}
+
+
+def divergence(first_K: Tensor, second_K: Tensor) -> Tensor:
+    """The Jensen-Shannon divergence along the last axis, in nats, of weights that need not sum to 1."""
+    first, second = (_normalised(weights) for weights in (first_K, second_K))
+    middle = (first + second) / 2
+    entropies = (torch.special.entr(weights).sum(-1) for weights in (middle, first, second))
+    mixed, one, other = entropies
+    return (mixed - (one + other) / 2).clamp(min=0)
+
+
+def _normalised(weights_K: Tensor) -> Tensor:
+    return weights_K / weights_K.sum(-1, keepdim=True).clamp(min=1e-12)
+
+
+def attention_rows(subject: Subject) -> dict[str, Row]:
+    """The weights at the position that predicts, of every site whose rows are read positions."""
+    sites = weight_sites(subject.model, "to doubt")
+    recorder = Recorder(site for site in sites if site.rows == "read")
+    with torch.no_grad():
+        subject.step(subject.prefix(1), recorder.look())
+    rows = {}
+    for name, weighing in recorder.weighings.items():
+        place = weighing.place
+        assert place.column_BK is not None
+        weights_HK = weighing.weights_BHQK[0, :, -1]
+        column_K = place.column_BK[0]
+        beside = weights_HK.shape[1] - len(column_K)  # the vocabulary beside copied words is no position
+        column_K = torch.nn.functional.pad(column_K, (0, beside), value=-1)
+        row = Row(weights_HK, weighing.visible_BHQK[0, :, -1], column_K)
+        if bool(row.free_H.any()):
+            rows[name] = row
+    return rows
+
+
+def moved_attention(subject: Subject, rows: Mapping[str, Row], epsilon: float) -> list[Moved]:
+    """Every site alone, then all at once: random orders, uniform weights, and the farthest weights that were found."""
+    groups = [(name,) for name in rows]
+    if len(groups) > 1:
+        groups.append(tuple(rows))
+    generator = torch.Generator().manual_seed(1)
+    with torch.no_grad():
+        own_V = subject.step(subject.prefix(1))[0]
+    tried = [
+        _simple(subject, {name: rows[name] for name in group}, own_V, epsilon, generator) for group in groups
+    ]
+    _search(subject, rows, own_V, groups, [best for _, best in tried])
+    return [
+        _moved({name: rows[name] for name in group}, *one) for group, one in zip(groups, tried, strict=True)
+    ]
+
+
+Tried = tuple[Tensor, Tensor]  # the divergence and the variation of each simple world
+
+
+def _simple(
+    subject: Subject, rows: dict[str, Row], own_V: Tensor, epsilon: float, generator: torch.Generator
+) -> tuple[Tried, "_Best"]:
+    """The worlds that need no search, and the best of them."""
+    simple, best = _simple_worlds(rows, generator), _Best(epsilon)
+    with torch.no_grad():
+        state = subject.prefix(len(next(iter(simple.values()))))
+        tried = _divergence(simple, rows), _variation(subject.step(state, _put(simple)), own_V)
+    best.judge(*tried, simple)
+    return tried, best
+
+
+def _moved(rows: dict[str, Row], tried: Tried, best: "_Best") -> Moved:
+    # world 0 is the model's own weights, 1 uniform, then random orders
+    divergence_W, variation_W = tried
+    orders = slice(2, 2 + PERMUTATIONS)
+    entropies = [row.entropy() or 0.0 for row in rows.values()]
+    return Moved(
+        tuple(rows),
+        best.divergence,
+        best.variation,
+        float(torch.cat([row.most_H()[row.free_H] for row in rows.values()]).mean()),
+        sum(entropies) / len(entropies),
+        float(divergence_W[orders].median()),
+        float(variation_W[orders].median()),
+        float(divergence_W[1]),
+        float(variation_W[1]),
+        best.weights,
+    )
+
+
+def _simple_worlds(rows: dict[str, Row], generator: torch.Generator) -> dict[str, Tensor]:
+    """(W, H, K) of each site: weights that need no search."""
+    worlds = {}
+    for name, row in rows.items():
+        corner = row.corner()
+        shares = [1 - 2.0**-step for step in range(MIXTURES)] + [1.0]
+        mixtures = [row.weights_HK * (1 - share) + corner * share for share in shares[1:]]
+        orders = [row.permuted(generator) for _ in range(PERMUTATIONS)]
+        worlds[name] = torch.stack([row.weights_HK, row.uniform(), *orders, *mixtures])
+    return worlds
+
+
+def _put(worlds: Mapping[str, Tensor]) -> Look:
+    """Each world's weights at each site, in the last row."""
+
+    def change(weights_WHK: Tensor) -> Change:
+        def put(tensor: Tensor, place: Place) -> Tensor:
+            return torch.cat([tensor[:, :, :-1], weights_WHK.unsqueeze(2).to(tensor.dtype)], 2)
+
+        return put
+
+    return Look(changes={name: change(weights) for name, weights in worlds.items()})
+
+
+def _variation(log_probs_WV: Tensor, own_V: Tensor) -> Tensor:
+    return (log_probs_WV.exp() - own_V.exp()).abs().sum(1) / 2
+
+
+def _divergence(worlds: Mapping[str, Tensor], rows: Mapping[str, Row]) -> Tensor:
+    """(W,): the mean over the heads of all sites that can choose."""
+    parts = [divergence(worlds[name], row.weights_HK)[:, row.free_H] for name, row in rows.items()]
+    return torch.cat(parts, 1).mean(1)
+
+
+class _Best:
+    """The farthest weights so far with the prediction within epsilon."""
+
+    def __init__(self, epsilon: float):
+        self.epsilon, self.divergence, self.variation = epsilon, -1.0, 0.0
+        self.weights = dict[str, Tensor]()
+
+    def judge(self, divergence_W: Tensor, variation_W: Tensor, worlds: Mapping[str, Tensor]) -> None:
+        within_W = torch.where(variation_W <= self.epsilon, divergence_W, -1.0)
+        world = int(within_W.argmax())
+        if float(within_W[world]) > self.divergence:
+            self.divergence, self.variation = float(within_W[world]), float(variation_W[world])
+            self.weights = {name: weights[world].detach().clone() for name, weights in worlds.items()}
+
+
+def _search(
+    subject: Subject,
+    rows: Mapping[str, Row],
+    own_V: Tensor,
+    groups: list[tuple[str, ...]],
+    bests: list[_Best],
+) -> None:
+    """Adam on the scores of the last row: more divergence, and a penalty where the total variation nears epsilon.
+
+    All groups of sites are searched side by side, STARTS worlds each: a step costs hardly more than that of one group.
+    """
+    group_W = torch.arange(len(groups)).repeat_interleave(STARTS).tolist()
+    generator = torch.Generator().manual_seed(2)
+    member = {name: torch.tensor([name in groups[group] for group in group_W]) for name in rows}
+    scores = {name: _starts(name, row, groups, bests, generator) for name, row in rows.items()}
+    state, epsilon = subject.prefix(len(group_W)), bests[0].epsilon
+    optimiser = torch.optim.Adam(list(scores.values()), lr=RATE)
+    for step in range(STEPS):
+        for settings in optimiser.param_groups:
+            settings["lr"] = RATE * (1 - step / STEPS)
+        worlds = {
+            name: torch.where(
+                member[name].to(row.weights_HK.device).view(-1, 1, 1),
+                _softmax(scores[name], row),
+                row.weights_HK,
+            )
+            for name, row in rows.items()
+        }
+        variation_W = _variation(subject.step(state, _put(worlds)), own_V)
+        divergence_W = torch.cat(
+            [
+                _divergence(
+                    {name: worlds[name][at * STARTS : (at + 1) * STARTS] for name in group},
+                    {name: rows[name] for name in group},
+                )
+                for at, group in enumerate(groups)
+            ]
+        )
+        for at, (group, best) in enumerate(zip(groups, bests, strict=True)):
+            own = slice(at * STARTS, (at + 1) * STARTS)
+            best.judge(
+                divergence_W[own].detach(),
+                variation_W[own].detach(),
+                {name: worlds[name][own] for name in group},
+            )
+        loss = ((variation_W / epsilon - SAFE).clamp(min=0) - divergence_W).sum()
+        gradients = torch.autograd.grad(loss, list(scores.values()))
+        for tensor, gradient in zip(scores.values(), gradients, strict=True):
+            tensor.grad = gradient
+        optimiser.step()
+
+
+def _starts(
+    name: str, row: Row, groups: list[tuple[str, ...]], bests: list[_Best], generator: torch.Generator
+) -> Tensor:
+    """(W, H, K) scores: from the model's own weights, from the best so far, and from between that and the corner."""
+    starts = []
+    for group, best in zip(groups, bests, strict=True):
+        weights_HK = best.weights[name] if name in group else row.weights_HK
+        starts += [row.weights_HK, weights_HK, (weights_HK + row.corner()) / 2]
+    stacked_WHK = torch.stack(starts)
+    noise = torch.randn(stacked_WHK.shape, generator=generator).to(stacked_WHK) * 0.3
+    return (stacked_WHK.clamp(min=1e-6).log() + noise).detach().requires_grad_()
+
+
+def _softmax(scores_WHK: Tensor, row: Row) -> Tensor:
+    """Weights over the columns that are seen, with the row's own sum."""
+    hidden_WHK = scores_WHK.masked_fill(~row.seen_HK, -1e30)
+    return hidden_WHK.softmax(2) * row.seen_HK * row.weights_HK.sum(1, keepdim=True)

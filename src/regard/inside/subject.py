@@ -1,0 +1,129 @@
+"""A prediction that is to be explained: one model, one text, one position, one word; and the words that it may have come from.
+
+The words are those that were read, without the start mark; for a model whose state begins with a sentence, those of that sentence.
+
+Shape legend: W worlds (copies of the text, each changed in its own way), T positions that are read, S source positions, N words,
+V vocabulary.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import torch
+from torch import Tensor
+
+from regard.errors import UserError
+from regard.inside.observe import Reading
+from regard.inside.residual_stream import single_token
+from regard.models.contract import LanguageModel, State
+from regard.parts.look import Look, Side
+from regard.tokens.contract import Tokenizer
+
+
+@dataclass(frozen=True)
+class Subject:
+    model: LanguageModel
+    ids: tuple[int, ...]  # what is read up to the prediction, the start mark first
+    given: tuple[int, ...] | None  # what the state begins with
+    target: int  # the token whose probability is explained
+    target_name: str
+    names: tuple[str, ...]  # of the words
+    first: int  # the position of the first word
+
+    @property
+    def side(self) -> Side:
+        """Where the words stand: in what is read, or in what the state begins with."""
+        return "read" if self.given is None else "given"
+
+    @property
+    def positions(self) -> list[int]:
+        return list(range(self.first, self.first + len(self.names)))
+
+    def inputs(
+        self, worlds: int, words: Sequence[Sequence[int]] | None = None
+    ) -> tuple[Tensor, Tensor | None]:
+        """(tokens, source) of so many worlds; `words` are the positions that stay in each world, equally many in all."""
+        source = None if self.given is None else torch.tensor([self.given]).expand(worlds, -1)
+        tokens = torch.tensor([self.ids]).expand(worlds, -1)
+        if words is not None:
+            chosen = self.given if self.given is not None else self.ids
+            last = self.first + len(self.names)
+            rows = torch.tensor(
+                [
+                    [*chosen[: self.first], *(chosen[place] for place in kept), *chosen[last:]]
+                    for kept in words
+                ]
+            )
+            tokens, source = (rows, None) if self.given is None else (tokens, rows)
+        device = self.model.device
+        return tokens.to(device), None if source is None else source.to(device)
+
+    def log_probs(
+        self, worlds: int = 1, look: Look | None = None, words: Sequence[Sequence[int]] | None = None
+    ) -> Tensor:
+        """(W, V): the prediction after the last token, the text read whole."""
+        tokens_WT, source_WS = self.inputs(worlds, words)
+        prediction, _ = self.model.read_from_start(tokens_WT, source_WS, look)
+        return prediction.at(self._last(tokens_WT)).log_probs()[:, 0]
+
+    def prefix(self, worlds: int) -> State:
+        """The state before the last token is read: with it, one step is all that has to be worked out again."""
+        tokens_WT, source_WS = self.inputs(worlds)
+        with torch.no_grad():
+            state = self.model.begin(worlds if source_WS is None else source_WS)
+            return self.model(tokens_WT[:, :-1], state)[1] if len(self.ids) > 1 else state
+
+    def step(self, state: State, look: Look | None = None) -> Tensor:
+        """(W, V): the prediction after the last token, from the state before it."""
+        tokens_W1, _ = self.inputs(len(state.position_B))
+        prediction, _ = self.model(tokens_W1[:, -1:], state.copy(), look)
+        return prediction.log_probs()[:, -1]
+
+    @cached_property
+    def log_prob(self) -> float:
+        """log P of the word with the whole text."""
+        with torch.no_grad():
+            return float(self.log_probs()[0, self.target])
+
+    def _last(self, tokens_WT: Tensor) -> Tensor:
+        return torch.full_like(tokens_WT[:, :1], tokens_WT.shape[1] - 1)
+
+
+def make_subject(
+    model: LanguageModel,
+    tokenizer: Tokenizer,
+    reading: Reading,
+    word: str | None = None,
+    position: int | None = None,
+) -> Subject:
+    """The prediction after a position of a reading: of `word`, of the token that follows there, or of the likeliest one."""
+    ids = reading.ids[:-1] if reading.ended else reading.ids
+    usual = len(ids) - 2 if reading.ended and len(ids) > 1 else len(ids) - 1
+    place = usual if position is None else _place(position, len(ids))
+    read = tuple(ids[: place + 1])
+    if model.context is not None and len(read) > model.context:
+        raise UserError(f"the text has {len(read)} tokens and the model sees {model.context}: shorten it")
+    given = None if reading.given is None else tuple(reading.given[0].tolist())
+    # the end of a source is no word of it
+    names = reading.tokens[1 : place + 1] if given is None else list(reading.given_names[:-1])
+    if len(names) < 2:
+        raise UserError(
+            "there is nothing that attention could choose among: a text of one token; give two or more before the word"
+        )
+    first = 1 if given is None else 0
+    plain = Subject(model, read, given, 0, "", tuple(names), first)
+    if word is not None:
+        target = single_token(tokenizer, word)
+    elif place + 1 < len(reading.ids):
+        target = reading.ids[place + 1]
+    else:
+        with torch.no_grad():
+            target = int(plain.log_probs().argmax())
+    return Subject(model, read, given, target, tokenizer.name(target), tuple(names), first)
+
+
+def _place(position: int, length: int) -> int:
+    if not -length <= position < length:
+        raise UserError(f"there is no position {position}: they go from 0 to {length - 1}")
+    return position % length

@@ -1,0 +1,55 @@
+"""The vectors that a model's embedding layers give to the words of a call: read, changed, and differentiated.
+
+A layer takes part if it is called with the very ids of the call. So the vectors of positions stay as they are, and in families that use
+a word's vector twice (a Backpack: for its senses and for its context) both uses change together.
+
+Shape legend: B rows, T positions, D width.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+
+import torch
+from torch import Tensor, nn
+
+from regard.errors import UserError
+
+Change = Callable[[int, Tensor], Tensor]  # (number of the layer, its vectors (B, T, D)) -> other vectors
+
+
+@contextmanager
+def changed_vectors(model: nn.Module, ids_BT: Tensor, change: Change) -> Iterator[None]:
+    """Inside, every layer that looks up `ids_BT` gives other vectors. Gradients go through them."""
+    layers = [module for module in model.modules() if isinstance(module, nn.Embedding)]
+
+    def hook(number: int):
+        def replace(module: nn.Module, inputs: tuple[Tensor, ...], vectors: Tensor) -> Tensor:
+            own = inputs[0].shape == ids_BT.shape and torch.equal(inputs[0], ids_BT)
+            return change(number, vectors) if own else vectors
+
+        return replace
+
+    handles = [layer.register_forward_hook(hook(number)) for number, layer in enumerate(layers)]
+    try:
+        # cuDNN differentiates recurrent kernels in training mode alone
+        with torch.backends.cudnn.flags(enabled=False):
+            yield
+    finally:
+        for handle in handles:
+            handle.remove()
+
+
+class Vectors:
+    """The vectors of a call, a leaf for each layer that looked the words up."""
+
+    def __init__(self) -> None:
+        self.by_layer: dict[int, Tensor] = {}
+
+    def keep(self, number: int, vectors: Tensor) -> Tensor:
+        self.by_layer[number] = vectors.detach().clone().requires_grad_()
+        return self.by_layer[number]
+
+    def leaves(self, family: str) -> Sequence[Tensor]:
+        if not self.by_layer:
+            raise UserError(f"{family} reads no word vectors, so there is nothing to differentiate by")
+        return list(self.by_layer.values())

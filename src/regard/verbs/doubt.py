@@ -1,0 +1,217 @@
+"""regard doubt RUN --text TEXT: what attention explains in a prediction, and what else says which words mattered."""
+
+from dataclasses import replace
+
+from regard.errors import UserError
+from regard.inside.controls import run_controls
+from regard.inside.doubt import Doubt, check_epsilon, doubt_prediction, picture
+from regard.inside.edit_model import edited
+from regard.inside.observe import Reading, plain_reading
+from regard.inside.sheet import Heading, Part, Picture, Prose, Table, check_sheet, text_table, write_sheet
+from regard.inside.subject import make_subject
+from regard.runs.formats import as_run
+from regard.runs.run import Run
+from regard.verbs.arguments import Edits, Out, RunLike
+from regard.verbs.look import Target, translation_reading
+from regard.verbs.parsing import parse
+from regard.verbs.printing import print_json, tell
+
+MOVING = (
+    "How far attention can move. The weights at the position that predicts were replaced by others: by the same weights in a random order, by "
+    "uniform ones, and by the farthest that a search found with the prediction within epsilon (total variation of the whole distribution). "
+    "Distance is the Jensen-Shannon divergence in nats, the mean over heads; “most” is what any weights could reach from these. If the "
+    "farthest is close to the most, quite other weights give the same prediction: then the weights alone do not explain it. It does not follow "
+    "that the model ignores what it attends to: nearly flat weights (entropy near 1) have room to move, and other layers may carry the same words."
+)
+JUDGING = (
+    "What else says what mattered. Every method gives each word a score for this prediction. Comprehensiveness is the probability that is lost "
+    "without a method's first words, sufficiency what is lost with them alone (means over 1, 5, 10, 20 and 50% of the words): a method that finds "
+    "the words that matter has a high first and a low second number. Random orders are the floor; a method that does not beat them says nothing "
+    "here. Leaving words out makes texts that the model was not trained on, so both numbers mix what mattered with what is unusual."
+)
+DISAGREEING = (
+    "Disagreement: the share of pairs of words that two methods order differently; 0 is the same order, 0.5 is what chance gives, 1 the reverse. "
+    "Agreement between methods would be no proof that they are right, and disagreement does not say which of them is wrong."
+)
+CONTROLLING = (
+    "Controls (Wiegreffe and Pinter 2019). If uniform weights lose nothing, attention is not needed on this text. Two seeds differ by chance "
+    "alone: an adversary whose weights are no farther from the run's than theirs says little. If words that see no context do better with the "
+    "run's frozen weights than with uniform ones, the weights carry something that another model can use. An adversary with a small variation and a large "
+    "divergence is a model that predicts the same from other weights. Losses of so short a training are compared with each other, not with the run's."
+)
+
+
+def doubt(
+    run: RunLike,
+    text: str,
+    *,
+    target: Target = None,
+    word: str | None = None,
+    position: int | None = None,
+    epsilon: float = 0.01,
+    controls: bool = False,
+    minutes: float = 2.0,
+    edit: Edits = None,
+    out: Out = None,
+) -> Doubt:
+    """Test what attention explains: how far its weights can move while the prediction stays, and what other methods say mattered.
+
+    >>> regard.doubt("runs/attentive", "The value of the object is the").moved[0].divergence  # doctest: +SKIP
+
+    Args:
+        run: A run folder, or a GPT-2 checkpoint.
+        text: The text itself.
+        target: The translation that a translator is made to read; without it, it translates.
+        word: The word whose probability is explained. Without it, the one that follows, or the likeliest one.
+        position: The position after which it comes, from 0, or from the end below 0. Without it, the last one.
+        epsilon: The prediction has stayed if its total variation is at most this.
+        controls: Also train the four controls of Wiegreffe and Pinter on the run's own training text (language models).
+        minutes: Minutes of training for all controls together.
+        edit: Change the model: a JSON file of edits, or the JSON itself.
+        out: Write it to a file: .html, .svg, .png or .json.
+    """
+    check_sheet(out)
+    check_epsilon(epsilon)
+    opened = edited(run, edit)
+    reading = _reading(opened, text, target)
+    subject = make_subject(opened.model.eval(), opened.tokenizer, reading, word, position)
+    doubted = doubt_prediction(subject, epsilon, reading.notes)
+    if controls:
+        doubted = replace(doubted, controls=run_controls(as_run(run), minutes))
+    if out is not None:
+        title = f"What attention explains: “{doubted.target}” by {opened.model.family}"
+        write_sheet(out, title, page(doubted), picture(doubted), doubted.to_json())
+    return doubted
+
+
+def _reading(run: Run, text: str, target: Target) -> Reading:
+    if run.model.given is not None:
+        return translation_reading(run, text, target)
+    if target is not None:
+        raise UserError(f"`target` is for translators; {run.model.family} reads `text`")
+    return plain_reading(run.tokenizer, text)
+
+
+def moved_table(doubted: Doubt) -> Table:
+    columns = [
+        "weights of",
+        "farthest",
+        "most",
+        "variation",
+        "entropy",
+        "permuted",
+        "variation",
+        "uniform",
+        "variation",
+    ]
+    rows = [
+        [
+            one.name,
+            f"{one.divergence:.3f}",
+            f"{one.most:.3f}",
+            f"{one.variation:.4f}",
+            f"{one.entropy:.2f}",
+            f"{one.permuted_divergence:.3f}",
+            f"{one.permuted_variation:.4f}",
+            f"{one.uniform_divergence:.3f}",
+            f"{one.uniform_variation:.4f}",
+        ]
+        for one in doubted.moved
+    ]
+    return Table(columns, rows)
+
+
+def judged_table(doubted: Doubt) -> Table:
+    best = {one.method: _first_words(doubted, one.scores) for one in doubted.attributions}
+    rows = [
+        [one.method, f"{one.comprehensiveness:+.3f}", f"{one.sufficiency:+.3f}", best.get(one.method, "")]
+        for one in doubted.judgements
+    ]
+    return Table(["order of words by", "comprehensiveness", "sufficiency", "its first words"], rows)
+
+
+def _first_words(doubted: Doubt, scores: list[float]) -> str:
+    order = sorted(range(len(scores)), key=lambda place: -scores[place])[:3]
+    return ", ".join(f"{doubted.words[place].strip() or '␣'} ({place + 1})" for place in order)
+
+
+def disagreement_table(doubted: Doubt) -> Table:
+    names = [one.method for one in doubted.attributions]
+    rows = [
+        [
+            name,
+            *(f"{share:.2f}" if other != name else "-" for other, share in zip(names, shares, strict=True)),
+        ]
+        for name, shares in zip(names, doubted.disagreements, strict=True)
+    ]
+    return Table(["disagreement", *names], rows)
+
+
+def word_table(doubted: Doubt) -> Table:
+    methods = [("attention", doubted.attributions[0].scores), ("moved", doubted.moved_words)]
+    methods += [(one.method, one.scores) for one in doubted.attributions[1:]]
+    rows = [
+        [f"{place + 1} {word}", *(f"{scores[place]:+.3f}" for _, scores in methods)]
+        for place, word in enumerate(doubted.words)
+    ]
+    return Table(["word", *(name for name, _ in methods)], rows)
+
+
+def control_table(doubted: Doubt) -> Table:
+    rows = [
+        [
+            one.name,
+            f"{one.loss:.3f}",
+            "-" if one.divergence is None else f"{one.divergence:.3f}",
+            "-" if one.variation is None else f"{one.variation:.3f}",
+            str(one.steps),
+        ]
+        for one in doubted.controls
+    ]
+    return Table(["control", "loss", "divergence", "variation", "steps"], rows)
+
+
+def about(doubted: Doubt) -> str:
+    """The prediction in one line."""
+    return f"P(“{doubted.target}”) = {doubted.probability:.3f} after {len(doubted.words)} words; epsilon {doubted.epsilon:g}"
+
+
+def page(doubted: Doubt) -> list[Part]:
+    parts: list[Part] = [Prose(" ".join(doubted.words)), Prose(about(doubted)), *map(Prose, doubted.notes)]
+    parts += [
+        Picture(picture(doubted)),
+        Heading("How far attention can move"),
+        moved_table(doubted),
+        Prose(MOVING),
+    ]
+    parts += [Heading("What else says what mattered"), judged_table(doubted), Prose(JUDGING)]
+    parts += [disagreement_table(doubted), Prose(DISAGREEING), Prose(complete(doubted))]
+    if doubted.controls:
+        parts += [Heading("Controls"), control_table(doubted), Prose(CONTROLLING)]
+    return [*parts, Heading("Every word"), word_table(doubted)]
+
+
+def complete(doubted: Doubt) -> str:
+    """How exact integrated gradients are."""
+    gaps = [one.gap for one in doubted.attributions if one.gap is not None]
+    if not gaps:
+        return ""
+    return f"Integrated gradients sum to log P(text) - log P(no words) up to {gaps[0]:+.1e} nats, the error of the quadrature."
+
+
+def main(arguments: list[str]) -> None:
+    call = parse(doubt, arguments)
+    doubted = doubt(**call.values)
+    if call.values["out"] is not None:
+        tell(f"{call.values['out']} shows it.")
+    if call.json:
+        print_json(doubted.to_json())
+        return
+    for note in doubted.notes:
+        tell(note)
+    print(about(doubted))
+    for table in (moved_table(doubted), judged_table(doubted), disagreement_table(doubted)):
+        print(f"\n{text_table(table)}")
+    if doubted.controls:
+        print(f"\n{text_table(control_table(doubted))}")
+    print("\nfarthest, most: Jensen-Shannon divergence in nats; --out FILE.html says what the numbers mean.")
