@@ -24,7 +24,7 @@ from torch import nn
 from regard.machine.device import Machine
 from regard.models.recurrent import Lstm
 from regard.models.transformer import Transformer
-from regard.parts import cross_entropy
+from regard.parts import cached_attention, cross_entropy
 from regard.probabilities.captured import CapturedBody
 from regard.probabilities.decoder import Writing, generate
 from regard.probabilities.sampling import Sampling
@@ -147,14 +147,6 @@ def train(options: argparse.Namespace) -> None:
                 batches,
                 TrainingOptions(),
                 True,
-                False,
-            ),
-            "ours, AdamW, learned positions, recorded": partial(
-                our_step,
-                transformer(positions="learned", readout_bias=False),
-                batches,
-                TrainingOptions(),
-                True,
                 True,
             ),
             "ours, Muon, learned positions": partial(
@@ -163,10 +155,7 @@ def train(options: argparse.Namespace) -> None:
                 batches,
                 TrainingOptions(optimiser="muon"),
                 True,
-                False,
-            ),
-            "ours, AdamW, rotary positions (default)": partial(
-                our_step, transformer(), batches, TrainingOptions(), True, False
+                True,
             ),
         }
         for name, make in makers.items():
@@ -176,7 +165,7 @@ def train(options: argparse.Namespace) -> None:
             torch.cuda.synchronize()
             print(f"  ({time.perf_counter() - started:.0f} s to the first step)")
             show(f"train 124M, {batch} x {CONTEXT}: {name}", batch * CONTEXT, timed(step, steps, 5))
-            if options.profile and batch == 12 and name != "ours, AdamW, learned positions, recorded":
+            if options.profile and batch == 12:
                 profile(step)
             del step
             torch.cuda.empty_cache()
@@ -310,18 +299,28 @@ def parity(options: argparse.Namespace) -> None:
     for dtype in (torch.float32, torch.bfloat16):
         size, columns = 50257, 50304
         logits = 3 * torch.randn(257, columns, device=DEVICE).to(dtype)
-        bias, weights = torch.randn(size, device=DEVICE), torch.rand(257, device=DEVICE)
+        weights = torch.rand(257, device=DEVICE)
         targets = torch.randint(0, size, (257,), device=DEVICE)
         from regard.parts.kernels.cross_entropy import loss_and_gradient
 
         expected_loss, expected = cross_entropy.specification(
-            logits[:, :size].double(), bias.double(), targets, weights.double(), 0.1
+            logits[:, :size].double(), size, targets, weights.double(), 0.1
         )
-        loss, grad = loss_and_gradient(logits.clone(), bias, targets, weights, 0.1)
+        loss, grad = loss_and_gradient(logits.clone(), size, targets, weights, 0.1)
         worst = [float((loss - expected_loss).abs().max()), float((grad[:, :size] - expected).abs().max())]
         print(
             f"cross-entropy kernel, {dtype}: losses off by {worst[0]:.1e}, gradients by {worst[1]:.1e}; behind V: {float(grad[:, size:].abs().max())}"
         )
+    for dtype in (torch.float32, torch.bfloat16):
+        tensors = [torch.randn(7, heads, 64, device=DEVICE, dtype=dtype) for heads in (12, 4, 4)]
+        buffers = [torch.randn(7, 4, 389, 64, device=DEVICE, dtype=dtype) for _ in range(2)]
+        position_B = torch.tensor([0, 1, 63, 64, 65, 200, 388], device=DEVICE)
+        wide = [tensor.double() for tensor in (*tensors, *buffers)]
+        expected = cached_attention.specification(*wide, position_B, 0.125)
+        worst = (
+            (cached_attention.attend_to_cache(*tensors, *buffers, position_B, 0.125) - expected).abs().max()
+        )
+        print(f"cached attention kernel, {dtype}: off by {float(worst):.1e}")
     model = transformer(positions="learned").to(DEVICE).eval()
     texts = []
     for body in (EagerBody, CapturedBody):

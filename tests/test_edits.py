@@ -205,14 +205,14 @@ def test_json_there_and_back():
             "shift changes scores or values; layer0.attention holds weights",
         ),
         ('{"do": "set", "site": "layer0.attention", "value": 1.5}', "makes a row sum to more than 1"),
-        ('{"do": "mean", "site": "embedding"}', "say over which text"),
+        ('{"do": "mean", "site": "embedding"}', "name the text over whose positions"),
         (
             '{"do": "permute", "site": "layer0.attention", "columns": [0], "order": [1]}',
             "must name the same positions",
         ),
         (
             '{"do": "patch", "site": "embedding", "text": "the", "rows": [5]}',
-            "the other text has positions 0 to 1, row 5 is asked for",
+            "the other text has positions 0 to 1, but the edit needs position 5",
         ),
     ],
 )

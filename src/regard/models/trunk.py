@@ -19,6 +19,7 @@ from torch import Tensor, nn
 from regard.models.contract import Padded, State
 from regard.models.trunk_config import TrunkConfig
 from regard.parts.attention import attend
+from regard.parts.cached_attention import attend_to_cache
 from regard.parts.crossing import CrossAttention
 from regard.parts.layers import FeedForward, drop
 from regard.parts.look import Look, Side, Site, at_site, attention_sites, declare, values_at
@@ -287,6 +288,11 @@ class Block(nn.Module):
         query, key = positions.turn(self.query_key_norm(both_BHTE), placement.angles).split(
             [self.heads, self.groups], 1
         )
+        if placement.slots.fixed and x_BTD.is_cuda and look is None and placement.bias_BHQK is None:
+            tokens = (tensor.squeeze(2) for tensor in (query, key, value))
+            position_B = placement.slots.position_BT.squeeze(1)
+            mixed_BHE = attend_to_cache(*tokens, *cache, position_B, query.shape[3] ** -0.5)
+            return self.out(mixed_BHE.reshape(rows, 1, width)), *cache
         key, value, seen_key, seen_value = remember(key, value, cache, placement.slots)
         mixed = attend(
             query,

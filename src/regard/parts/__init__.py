@@ -1,1 +1,1 @@
-"""What models are made of."""
+"""The parts of models: attention, masks, positions, recurrence, layers, and the sites that can be watched."""

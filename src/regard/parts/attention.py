@@ -1,10 +1,12 @@
-"""Attention in four steps: score, hide, normalise, mix. The explicit body is the specification; the fused one must earn parity with it.
+"""Attention in four steps: score, hide, normalise, mix.
 
-    weights = normalise(hide(score(query, key)))        weights_ij = softmax over j of score(q_i, k_j), over the j that i may see
-    out = weights @ value                               out_i = sum_j weights_ij v_j
+    weights = normalise(hide(score(query, key)))   weights_ij = softmax of score(q_i, k_j) over visible keys j
+    out = weights @ value                          out_i = sum_j weights_ij v_j
 
-A row that may see nothing gives zeros, in every body. There may be fewer heads of keys and values than of
-queries: each then serves a group of neighbouring query heads.
+The explicit computation is the specification. The error of a fused kernel against float64 is at most twice
+the error of the explicit computation, plus one ulp (tests/test_parts.py). If no key is visible to a query,
+its weights and its output are zero. There may be fewer heads of keys and values than of queries; each key
+head is then shared by a group of adjacent query heads.
 
 Shape legend: B rows, H heads, G heads of keys and values, Q queries, K keys, D query and key width, E value
 width.
@@ -27,12 +29,12 @@ Normaliser = Callable[[Tensor], Tensor]
 
 
 def softmax(scores_BHQK: Tensor) -> Tensor:
-    """e^s / sum e^s; zeros where every score is -inf, as where nothing may be seen."""
+    """Return e^s / sum e^s, or zeros if all scores of a row are -inf (no key is visible)."""
     return softmax_base(math.e)(scores_BHQK)
 
 
 def softmax_base(base: float) -> Normaliser:
-    """The same with another base than e: the lecture takes 3 for round numbers."""
+    """Return a softmax with another base than e. The lecture uses 3, which gives round numbers."""
 
     def normalise(scores_BHQK: Tensor) -> Tensor:
         highest = scores_BHQK.amax(-1, keepdim=True).clamp(min=torch.finfo(scores_BHQK.dtype).min)
@@ -58,11 +60,11 @@ def weigh(
     look: Look | None = None,
     site: str = "attention",
 ) -> Tensor:
-    """(B, H, Q, K): how much each query looks at each key. Rows sum to 1, or to 0 where nothing may be seen."""
+    """(B, H, Q, K): the attention weights. Rows sum to 1, or to 0 if no key is visible."""
     if look is None:
         return normalise(_scores(query_BHQD, key_BGKD, score=score, mask=mask, bias_BHQK=bias_BHQK))
-    query_BHQD, key_BGKD = _watched(query_BHQD, key_BGKD, mask, look, site)
-    return _weigh_watched(query_BHQD, key_BGKD, score, mask, normalise, bias_BHQK, look, site)
+    query_BHQD, key_BGKD = _at_query_and_key(query_BHQD, key_BGKD, mask, look, site)
+    return _weigh_with_look(query_BHQD, key_BGKD, score, mask, normalise, bias_BHQK, look, site)
 
 
 def attend(
@@ -76,42 +78,46 @@ def attend(
     look: Look | None = None,
     site: str = "attention",
 ) -> Tensor:
-    """(B, H, Q, E): weigh, then mix; fused where it can be. A watched site stays fused, an edited one becomes explicit."""
+    """(B, H, Q, E): the values, averaged by the attention weights.
+
+    A fused kernel is used if there is one. Watching a site keeps the fused kernel; changing a site's weights
+    or scores makes the computation explicit.
+    """
     if look is not None:
-        query_BHQD, key_BGKD = _watched(query_BHQD, key_BGKD, mask, look, site)
+        query_BHQD, key_BGKD = _at_query_and_key(query_BHQD, key_BGKD, mask, look, site)
         value_BGKE = at_value(value_BGKE, mask, look, site)
         if look.changes(site) or look.changes(f"{site}.scores"):
-            weights_BHQK = _weigh_watched(query_BHQD, key_BGKD, score, mask, softmax, bias_BHQK, look, site)
+            weights_BHQK = _weigh_with_look(query_BHQD, key_BGKD, score, mask, softmax, bias_BHQK, look, site)
             return mix(weights_BHQK, value_BGKE)
     if not can_fuse(score):
         weights_BHQK = softmax(_scores(query_BHQD, key_BGKD, score=score, mask=mask, bias_BHQK=bias_BHQK))
-        if look is not None:  # the weights are there already
+        if look is not None:  # the weights are already computed
             look.watch(site, lambda rows=None: weights_BHQK if rows is None else weights_BHQK[:, :, rows])
             look.watch(
                 f"{site}.scores", partial(_of_rows, _scores, query_BHQD, key_BGKD, score, mask, bias_BHQK)
             )
         return mix(weights_BHQK, value_BGKE)
     if look is not None:
-        for name, wanted in ((site, _softmax_of_scores), (f"{site}.scores", _scores)):
-            look.watch(name, partial(_of_rows, wanted, query_BHQD, key_BGKD, score, mask, bias_BHQK))
+        for name, compute in ((site, _softmax_of_scores), (f"{site}.scores", _scores)):
+            look.watch(name, partial(_of_rows, compute, query_BHQD, key_BGKD, score, mask, bias_BHQK))
     return _fused(query_BHQD, key_BGKD, value_BGKE, score, mask, bias_BHQK)
 
 
 def mix(weights_BHQK: Tensor, value_BGKE: Tensor) -> Tensor:
-    """(B, H, Q, E): the average of the values by the weights."""
+    """(B, H, Q, E): the values, averaged by the weights."""
     return weights_BHQK.to(value_BGKE.dtype) @ _for_heads(value_BGKE, weights_BHQK.shape[1])
 
 
 def at_value(value_BGKE: Tensor, mask: Mask, look: Look | None, site: str) -> Tensor:
-    """The values of an attention at their site. They stand where the keys stand."""
+    """Pass the values of an attention through their site. Values have the positions of the keys."""
     if look is None or not look.changes(f"{site}.value"):
         return at_site(look, f"{site}.value", value_BGKE)
     positions = mask.positions(1, value_BGKE.shape[2], value_BGKE.device)
     return look.at(f"{site}.value", value_BGKE, _rows_of(positions[1], value_BGKE))
 
 
-def _watched(query: Tensor, key: Tensor, mask: Mask, look: Look, site: str) -> tuple[Tensor, Tensor]:
-    """Queries and keys at their sites. Only changes need their positions: watching costs no kernel."""
+def _at_query_and_key(query: Tensor, key: Tensor, mask: Mask, look: Look, site: str) -> tuple[Tensor, Tensor]:
+    """Pass queries and keys through their sites. Positions are computed only if a site is changed."""
     names = (f"{site}.query", f"{site}.key")
     if not any(map(look.changes, names)):
         return look.at(names[0], query), look.at(names[1], key)
@@ -123,7 +129,7 @@ def _rows_of(position_BK: Tensor, tensor: Tensor) -> Tensor:
     return position_BK.expand(len(tensor), -1)
 
 
-def _weigh_watched(
+def _weigh_with_look(
     query: Tensor,
     key: Tensor,
     score: Score,
@@ -133,7 +139,7 @@ def _weigh_watched(
     look: Look,
     site: str,
 ) -> Tensor:
-    """Scores and weights at their sites, queries and keys having passed theirs."""
+    """Compute the weights, and pass scores and weights through their sites."""
     sizes = (query.shape[2], key.shape[2], query.device)
     place = Place(*mask.positions(*sizes), mask.visible(*sizes), "scores")
     scores = look.at_weights(
@@ -143,7 +149,7 @@ def _weigh_watched(
 
 
 def _scores(query: Tensor, key: Tensor, *, score: Score, mask: Mask, bias_BHQK: Tensor | None) -> Tensor:
-    """The numbers that the softmax is taken of; -inf where nothing may be seen."""
+    """(B, H, Q, K): the inputs of the softmax, -inf for hidden keys."""
     scores = score(query, _for_heads(key, query.shape[1]))
     scores = scores if bias_BHQK is None else scores + bias_BHQK
     return scores.masked_fill(
@@ -158,17 +164,18 @@ def _softmax_of_scores(
 
 
 def _for_heads(shared_BGKD: Tensor, heads: int) -> Tensor:
-    """(B, H, K, D): keys or values, repeated for each query head of their group."""
+    """(B, H, K, D): keys or values, repeated for each query head of a group."""
     groups = shared_BGKD.shape[1]
     return shared_BGKD if groups in (1, heads) else shared_BGKD.repeat_interleave(heads // groups, 1)
 
 
 def can_fuse(score: Score) -> bool:
+    """Return whether a fused kernel computes this score function."""
     return isinstance(score, Dot | ScaledDot)
 
 
 def _of_rows(
-    wanted: Callable[..., Tensor],
+    compute: Callable[..., Tensor],
     query: Tensor,
     key: Tensor,
     score: Score,
@@ -176,20 +183,19 @@ def _of_rows(
     bias: Tensor | None,
     rows: Tensor | None = None,
 ) -> Tensor:
-    """Weights or scores of some query rows, or of all."""
+    """Compute weights or scores of the query rows `rows`, or of all rows."""
     if rows is not None:
         queries, keys = mask.positions(query.shape[2], key.shape[2], key.device)
         query, mask = query[:, :, rows], mask.over(queries[:, rows], keys)
         bias = None if bias is None else bias[:, :, rows]
-    return wanted(query, key, score=score, mask=mask, bias_BHQK=bias)
+    return compute(query, key, score=score, mask=mask, bias_BHQK=bias)
 
 
 def _fused(
     query: Tensor, key: Tensor, value: Tensor, score: Score, mask: Mask, bias: Tensor | None
 ) -> Tensor:
     if query.device.type == "cpu" and torch.is_autocast_enabled("cpu"):
-        # on a CPU the backward pass of bf16 kernels is slow: attention runs in fp32, whatever the layers
-        # around it run in
+        # On a CPU, the backward pass of bf16 kernels is slow. Attention is therefore computed in fp32.
         dtype = value.dtype
         wide = torch.promote_types(torch.float32, query.dtype)
         with torch.autocast("cpu", enabled=False):
@@ -205,12 +211,9 @@ def _library(
     visible = None
     if not causal and mask.rules:
         visible = mask.visible(query.shape[2], key.shape[2], query.device).unsqueeze(1)
-    if bias is not None:  # the kernel takes one mask: the bias, with -inf where nothing may be seen
-        visible = (
-            bias.to(query.dtype)
-            if visible is None
-            else torch.where(visible, bias.to(query.dtype), -torch.inf)
-        )
+    if bias is not None:  # the kernel has a single argument for both: the bias, with -inf for hidden keys
+        bias = bias.to(query.dtype)
+        visible = bias if visible is None else torch.where(visible, bias, -torch.inf)
     grouped = key.shape[1] != query.shape[1]
     return F.scaled_dot_product_attention(
         query, key, value, attn_mask=visible, is_causal=causal, scale=scale, enable_gqa=grouped

@@ -19,7 +19,7 @@ SLICE = 1 << 24  # the maximal number of logits that exist at a time on a CPU
 GPU_SHARE = 128  # on a GPU: one logit for this many bytes of its memory, because large products keep it busy
 ALIGNMENT = 128  # a GPU multiplies matrices faster if their rows begin at aligned addresses
 
-LossAndGradient = Callable[[Tensor, Tensor, Tensor, Tensor, float], tuple[Tensor, Tensor]]
+LossAndGradient = Callable[[Tensor, int, Tensor, Tensor, float], tuple[Tensor, Tensor]]
 
 
 def linear_cross_entropy(
@@ -61,16 +61,17 @@ def _with_gradients(
     """(loss, gradient of the features, of the weights, of the bias: zeros if it is not wanted)."""
     fused = features_ND.is_cuda and dtype != torch.float64
     loss_and_gradient = _kernel() if fused else specification
-    weight_CD = weight_VD.to(dtype)
-    if fused:
-        weight_CD = F.pad(weight_CD, (0, 0, 0, -len(weight_VD) % ALIGNMENT))
+    size = len(weight_VD)
+    more = -size % ALIGNMENT if fused else 0
+    weight_CD, bias_C = F.pad(weight_VD.to(dtype), (0, 0, 0, more)), F.pad(bias_V.to(dtype), (0, more))
     rows = rows_of_slice(weight_VD)
     slices = (tensor.split(rows) for tensor in (features_ND, targets_N, weights_N))
     total, grad_features = weights_N.new_zeros(()), list[Tensor]()
     grad_weight_CD, grad_bias_C = None, weights_N.new_zeros(len(weight_CD))
     for features, targets, weights in zip(*slices, strict=True):
         inputs = features.to(dtype)
-        loss_N, grad_NC = loss_and_gradient(inputs @ weight_CD.T, bias_V, targets, weights, smoothing)
+        logits_NC = F.linear(inputs, weight_CD, bias_C)
+        loss_N, grad_NC = loss_and_gradient(logits_NC, size, targets, weights, smoothing)
         total += (loss_N * weights).sum()
         grad_features.append((grad_NC @ weight_CD).to(features.dtype))
         product_CD = _product(grad_NC.T, inputs, weight_VD.dtype)
@@ -78,23 +79,22 @@ def _with_gradients(
         if bias_gradient:
             grad_bias_C += grad_NC.sum(0, dtype=grad_bias_C.dtype)
     assert grad_weight_CD is not None
-    size = len(weight_VD)
     grad_bias_V = grad_bias_C[:size].to(bias_V.dtype, copy=True)
     return total, torch.cat(grad_features), grad_weight_CD[:size].clone(), grad_bias_V
 
 
 def specification(
-    logits_NC: Tensor, bias_V: Tensor, targets_N: Tensor, weights_N: Tensor, smoothing: float
+    logits_NV: Tensor, size: int, targets_N: Tensor, weights_N: Tensor, smoothing: float
 ) -> tuple[Tensor, Tensor]:
-    """(losses_N, gradients_NC) by torch's functions; the kernel for GPUs computes the same."""
-    log_probs_NC = F.log_softmax(logits_NC + bias_V, 1, dtype=weights_N.dtype)
+    """(losses_N, gradients_NV) by torch's functions; the kernel for GPUs computes the same."""
+    log_probs_NV = F.log_softmax(logits_NV, 1, dtype=weights_N.dtype)
     target_N1 = targets_N.clamp(min=0).unsqueeze(1)
-    loss_N = (smoothing - 1) * log_probs_NC.gather(1, target_N1).squeeze(1)
+    loss_N = (smoothing - 1) * log_probs_NV.gather(1, target_N1).squeeze(1)
     if smoothing:
-        loss_N = loss_N - smoothing * log_probs_NC.mean(1)
-    grad_NC = log_probs_NC.exp_().sub_(smoothing / len(bias_V))
-    grad_NC.scatter_add_(1, target_N1, torch.full_like(target_N1, smoothing - 1, dtype=grad_NC.dtype))
-    return loss_N, grad_NC.mul_(weights_N.unsqueeze(1)).to(logits_NC.dtype)
+        loss_N = loss_N - smoothing * log_probs_NV.mean(1)
+    grad_NV = log_probs_NV.exp_().sub_(smoothing / size)
+    grad_NV.scatter_add_(1, target_N1, torch.full_like(target_N1, smoothing - 1, dtype=grad_NV.dtype))
+    return loss_N, grad_NV.mul_(weights_N.unsqueeze(1)).to(logits_NV.dtype)
 
 
 def _product(left: Tensor, right: Tensor, dtype: torch.dtype) -> Tensor:

@@ -1,4 +1,4 @@
-"""Attention from what is written to what was given: queries from the target, keys and values from the source.
+"""Cross-attention: the queries are target positions, the keys and values are source positions.
 
 Shape legend: B rows, S source positions, T target positions, H heads, E head width, D width.
 """
@@ -16,22 +16,25 @@ from regard.parts.scores import ScaledDot
 
 @final
 class CrossAttention(nn.Module):
+    """Multi-head attention from the target to the source."""
+
     def __init__(self, width: int, heads: int, dropout: float):
         super().__init__()
         self.heads, self.dropout = heads, dropout
         self.query = nn.Linear(width, width)
-        self.project = nn.Linear(width, 2 * width)  # key and value side by side
+        self.project = nn.Linear(width, 2 * width)  # one product computes keys and values
         self.out = nn.Linear(width, width)
         self.score = ScaledDot()
 
     def memory(self, encoded_BSD: Tensor) -> tuple[Tensor, Tensor]:
-        """(keys, values), each (B, H, S, E): worked out once for each source."""
+        """Return keys and values (B, H, S, E). They are computed once for each source."""
         key, value = self.project(encoded_BSD).unflatten(2, (2, self.heads, -1)).permute(2, 0, 3, 1, 4)
         return key.contiguous(), value.contiguous()
 
     def forward(
         self, x_BTD: Tensor, key: Tensor, value: Tensor, mask: Mask, look: Look | None, site: str
     ) -> Tensor:
+        """(B, T, D): the attended values. The rows of one source (the hypotheses of a beam) are adjacent."""
         rows, length, width = x_BTD.shape
         groups, beams = len(key), rows // len(key)
         query = (

@@ -1,9 +1,11 @@
-"""Edits: small changes at one site of a model. Each is a value that can be written down and made again to the bit.
+"""Edits: changes of the weights, scores or values at a site of a model.
 
-Rows and columns are positions in the text that the model reads, `<s>` being 0. Heads are also a Backpack's senses and a cell's gates. An
-axis without numbers means all of it. Weights stay weights: a row keeps its sum, and what it may not see stays hidden.
+An edit is a value that can be saved and repeated; its result is the same to the bit. Rows and columns of an
+edit are positions in the text, and `<s>` has position 0. Heads are also the senses of a Backpack and the
+gates of a recurrent cell. An axis without numbers (None) is selected as a whole. Edited weights stay weights:
+each row keeps its sum, and hidden columns stay hidden.
 
-Shape legend: B rows of a batch, H heads, T rows, K columns, D features.
+Shape legend: B rows of a batch, H heads, T rows of a site (positions), K columns, D features.
 """
 
 from abc import ABC, abstractmethod
@@ -17,14 +19,15 @@ from torch import Tensor
 from regard.errors import UserError
 from regard.parts.look import Change, Holds, Place
 
-Seen = Callable[
-    [str], Tensor
-]  # of a text: what stands at the site when the same model reads it, without the batch axis
-LARGEST = 1e30  # single precision overflows not far above
+# Returns the tensor at the site, without the batch axis, while the same model reads another text.
+ReadSite = Callable[[str], Tensor]
+LARGEST = 1e30  # single precision overflows at 3e38, and an edit may multiply numbers
 
 
 @dataclass(frozen=True, kw_only=True)
 class Edit(ABC):
+    """The base class of edits: the site, and the numbers that the edit selects there."""
+
     site: str
     heads: tuple[int, ...] | None = None
     rows: tuple[int, ...] | None = None
@@ -38,108 +41,117 @@ class Edit(ABC):
             value = getattr(self, field.name)
             if isinstance(value, float | int) and abs(value) > LARGEST:
                 raise UserError(
-                    f"`{field.name}` cannot be {value!r}: the numbers of a model do not go so far"
+                    f"`{field.name}` cannot be {value!r}: give a number between -{LARGEST:g} and {LARGEST:g}"
                 )
 
     def places(self) -> tuple[int, ...]:
-        """The positions that the edit names."""
+        """Return the positions that the edit names."""
         return (*(self.rows or ()), *(self.columns or ()))
 
-    def prepare(self, seen: Seen) -> Change:
-        """The change itself. An edit that needs another text reads it here, once."""
+    def prepare(self, read_site: ReadSite) -> Change:
+        """Return the function that changes the tensor. An edit that needs another text reads it here."""
         return self
 
     def __call__(self, tensor: Tensor, place: Place) -> Tensor:
+        """Return the changed tensor. Other weights of a row may change as well, so that it keeps its sum."""
         kind = place.holds
         if kind not in self.kinds:
             raise UserError(f"{self.name()} changes {' or '.join(self.kinds)}; {self.site} holds {kind}")
-        chosen = self.chosen(tensor, place)
-        changed = self.change(tensor, chosen, place)
+        selected = self.selected(tensor, place)
+        changed = self.change(tensor, selected, place)
         if kind == "weights":
             changed = torch.where(visible(tensor, place), changed, tensor)
-        return torch.where(chosen.any(-1, keepdim=True) if kind == "weights" else chosen, changed, tensor)
+        return torch.where(selected.any(-1, keepdim=True) if kind == "weights" else selected, changed, tensor)
 
     @abstractmethod
-    def change(self, tensor: Tensor, chosen: Tensor, place: Place) -> Tensor: ...
+    def change(self, tensor: Tensor, selected: Tensor, place: Place) -> Tensor:
+        """Return the changed tensor. `selected` is True at the numbers that the edit names."""
 
-    def chosen(self, tensor: Tensor, place: Place) -> Tensor:
-        """True at the numbers that are changed."""
-        chosen = torch.ones_like(tensor, dtype=torch.bool)
+    def selected(self, tensor: Tensor, place: Place) -> Tensor:
+        """Return a tensor that is True at the numbers that the edit names."""
+        selected = torch.ones_like(tensor, dtype=torch.bool)
         if self.rows is not None:
             rows_BT = torch.isin(
                 place.row_BT[:, : tensor.shape[-2]], tensor.new_tensor(self.rows, dtype=torch.long)
             )
-            chosen &= (rows_BT if tensor.dim() == 3 else rows_BT.unsqueeze(1)).unsqueeze(-1)
+            selected &= (rows_BT if tensor.dim() == 3 else rows_BT.unsqueeze(1)).unsqueeze(-1)
         if self.heads is not None:
             if tensor.dim() != 4:
                 raise UserError(f"{self.site} has no heads")
-            chosen &= self._among(self.heads, tensor.shape[1], "heads", tensor).view(1, -1, 1, 1)
+            selected &= self._among(self.heads, tensor.shape[1], "heads", tensor).view(1, -1, 1, 1)
         if self.columns is not None:
             if place.column_BK is None:
                 raise UserError(f"{self.site} has no columns: it holds values, not weights")
             columns_BK = torch.isin(place.column_BK, tensor.new_tensor(self.columns, dtype=torch.long))
-            chosen &= widen(columns_BK, tensor.shape[3], False)[:, None, None]
+            selected &= widen(columns_BK, tensor.shape[3], False)[:, None, None]
         if self.features is not None:
             if place.column_BK is not None:
                 raise UserError(f"{self.site} has no features: it holds weights")
-            chosen &= self._among(self.features, tensor.shape[-1], "features", tensor)
-        return chosen & visible(tensor, place)
+            selected &= self._among(self.features, tensor.shape[-1], "features", tensor)
+        return selected & visible(tensor, place)
 
-    def _among(self, wanted: tuple[int, ...], size: int, what: str, like: Tensor) -> Tensor:
-        for number in wanted:
+    def _among(self, numbers: tuple[int, ...], size: int, axis: str, like: Tensor) -> Tensor:
+        """(size): True at the numbers, which must lie on the axis."""
+        for number in numbers:
             if not 0 <= number < size:
-                raise UserError(f"{self.site} has {what} from 0 to {size - 1}; there is no {number}")
-        return torch.isin(torch.arange(size, device=like.device), torch.tensor(wanted, device=like.device))
+                raise UserError(f"{self.site} has {axis} from 0 to {size - 1}; there is no {number}")
+        return torch.isin(torch.arange(size, device=like.device), torch.tensor(numbers, device=like.device))
 
     @classmethod
     def name(cls) -> str:
+        """Return the name of the edit in files and on the command line."""
         return cls.__name__.lower()
 
     @classmethod
     def fields(cls) -> list[str]:
+        """Return the names of the edit's fields."""
         return [field.name for field in fields(cls)]
 
 
 def widen(values_BK: Tensor, columns: int, filler: bool) -> Tensor:
-    """The values with one more column if the tensor has one: the vocabulary, which is no position, of a copying model."""
+    """Add a column of `filler` if the tensor has one more column than positions.
+
+    The weights of a copying model have such a column, which stands for the vocabulary.
+    """
     if columns == values_BK.shape[-1]:
         return values_BK
     return torch.cat([values_BK, torch.full_like(values_BK[..., :1], filler)], -1)
 
 
 def visible(tensor: Tensor, place: Place) -> Tensor:
+    """Return a tensor that is True where a row may attend to a column."""
     if place.visible_BTK is None:
         return torch.ones_like(tensor, dtype=torch.bool)
     return widen(place.visible_BTK, tensor.shape[3], True).unsqueeze(1).expand_as(tensor)
 
 
 def total(weights: Tensor) -> Tensor:
+    """Return the sum of each row."""
     return weights.sum(-1, keepdim=True)
 
 
 def keep_sum(weights: Tensor, before: Tensor) -> Tensor:
-    """The rows scaled so that they keep their sums, unless nothing is left of a row."""
+    """Scale each row so that its sum is the sum before the edit. Rows of zeros stay zero."""
     return weights * (total(before) / total(weights).clamp(min=torch.finfo(weights.dtype).tiny))
 
 
 @final
 @dataclass(frozen=True, kw_only=True)
 class Set(Edit):
-    """Set numbers to `value`; the other weights of a row share the rest in their old proportions."""
+    """Set numbers to `value`. The other weights of a row are scaled, so that the row keeps its sum."""
 
     value: float
 
-    def change(self, tensor: Tensor, chosen: Tensor, place: Place) -> Tensor:
+    def change(self, tensor: Tensor, selected: Tensor, place: Place) -> Tensor:
         if place.holds != "weights":
             return torch.full_like(tensor, self.value)
-        fixed, others = (
-            torch.zeros_like(tensor).masked_fill(chosen, self.value),
-            torch.where(chosen, 0.0, tensor),
-        )
+        fixed = torch.zeros_like(tensor).masked_fill(selected, self.value)
+        others = torch.where(selected, 0.0, tensor)
         rest = total(tensor) - total(fixed)
         if self.value < 0 or bool((rest < -1e-6).any()):
             raise UserError(
-                f"set {self.value:g} at {self.site} makes a row sum to more than 1, or less than 0: choose another value"
+                f"set {self.value:g} at {self.site} makes a row sum to more than 1, or less than 0: "
+                "choose another value"
             )
         return fixed + others * (rest.clamp(min=0) / total(others).clamp(min=torch.finfo(tensor.dtype).tiny))
 
@@ -147,12 +159,12 @@ class Set(Edit):
 @final
 @dataclass(frozen=True, kw_only=True)
 class Scale(Edit):
-    """Multiply numbers by `by`; rows of weights keep their sums."""
+    """Multiply numbers by `by`. Rows of weights keep their sums."""
 
     by: float
 
-    def change(self, tensor: Tensor, chosen: Tensor, place: Place) -> Tensor:
-        scaled = torch.where(chosen, tensor * self.by, tensor)
+    def change(self, tensor: Tensor, selected: Tensor, place: Place) -> Tensor:
+        scaled = torch.where(selected, tensor * self.by, tensor)
         if place.holds != "weights":
             return scaled
         if self.by < 0:
@@ -163,34 +175,34 @@ class Scale(Edit):
 @final
 @dataclass(frozen=True, kw_only=True)
 class Zero(Edit):
-    """Set numbers to 0; the other weights of a row grow so that it keeps its sum, unless nothing is left."""
+    """Set numbers to 0. The other weights of a row are scaled, so that the row keeps its sum."""
 
-    def change(self, tensor: Tensor, chosen: Tensor, place: Place) -> Tensor:
-        zeroed = torch.where(chosen, 0.0, tensor)
+    def change(self, tensor: Tensor, selected: Tensor, place: Place) -> Tensor:
+        zeroed = torch.where(selected, 0.0, tensor)
         return keep_sum(zeroed, tensor) if place.holds == "weights" else zeroed
 
 
 @final
 @dataclass(frozen=True, kw_only=True)
 class Silence(Edit):
-    """Make heads look at nothing, so that they add 0."""
+    """Set all weights of heads to 0, so that the heads add nothing."""
 
     kinds = ("weights",)
 
-    def change(self, tensor: Tensor, chosen: Tensor, place: Place) -> Tensor:
+    def change(self, tensor: Tensor, selected: Tensor, place: Place) -> Tensor:
         return torch.zeros_like(tensor)
 
 
 @final
 @dataclass(frozen=True, kw_only=True)
 class Uniform(Edit):
-    """Give all columns that a row may see, or the named ones, the same weight; other columns keep theirs."""
+    """Give equal weights to all visible columns of a row, or to the named columns."""
 
     kinds = ("weights",)
 
-    def change(self, tensor: Tensor, chosen: Tensor, place: Place) -> Tensor:
-        mass = total(torch.where(chosen, tensor, 0.0))
-        return torch.where(chosen, mass / total(chosen).clamp(min=1), tensor)
+    def change(self, tensor: Tensor, selected: Tensor, place: Place) -> Tensor:
+        mass = total(torch.where(selected, tensor, 0.0))
+        return torch.where(selected, mass / total(selected).clamp(min=1), tensor)
 
 
 @final
@@ -206,18 +218,17 @@ class Move(Edit):
     def places(self) -> tuple[int, ...]:
         return (*super().places(), self.source, self.to)
 
-    def change(self, tensor: Tensor, chosen: Tensor, place: Place) -> Tensor:
+    def change(self, tensor: Tensor, selected: Tensor, place: Place) -> Tensor:
         if not 0 <= self.share <= 1:
-            raise UserError(f"move: the share is between 0 and 1, not {self.share:g}")
+            raise UserError(f"move: the share must lie between 0 and 1, not {self.share:g}")
         assert place.column_BK is not None
         seen = visible(tensor, place)
         source, to = (
             widen(place.column_BK == column, tensor.shape[3], False)[:, None, None] & seen
             for column in (self.source, self.to)
         )
-        both = source.any(-1, keepdim=True) & to.any(
-            -1, keepdim=True
-        )  # a row that sees only one of the two stays as it is
+        # Rows that do not see both words stay the same.
+        both = source.any(-1, keepdim=True) & to.any(-1, keepdim=True)
         moved = total(torch.where(source, tensor, 0.0)) * self.share
         return torch.where(both, torch.where(source, tensor * (1 - self.share), tensor) + to * moved, tensor)
 
@@ -225,25 +236,28 @@ class Move(Edit):
 @final
 @dataclass(frozen=True, kw_only=True)
 class Permute(Edit):
-    """Give the named columns the weights of the columns in `order`; rows that do not see all of them stay as they are."""
+    """Give the named columns the weights of the columns in `order`.
+
+    Rows that do not see all of these columns stay the same.
+    """
 
     order: tuple[int, ...]
     kinds = ("weights",)
 
-    def change(self, tensor: Tensor, chosen: Tensor, place: Place) -> Tensor:
+    def change(self, tensor: Tensor, selected: Tensor, place: Place) -> Tensor:
         if self.columns is None or sorted(self.columns) != sorted(self.order):
-            raise UserError("permute: columns and order must name the same positions")
+            raise UserError("permute: `columns` and `order` must name the same positions")
         assert place.column_BK is not None
         seen = visible(tensor, place)
-        at = {
+        masks = {
             column: widen(place.column_BK == column, tensor.shape[3], False)[:, None, None] & seen
             for column in self.columns
         }
         changed = tensor
-        for column, taken in zip(self.columns, self.order, strict=True):
-            changed = torch.where(at[column], total(torch.where(at[taken], tensor, 0.0)), changed)
-        whole = torch.stack([mask.any(-1, keepdim=True) for mask in at.values()]).all(0)
-        return torch.where(whole, changed, tensor)
+        for column, origin in zip(self.columns, self.order, strict=True):
+            changed = torch.where(masks[column], total(torch.where(masks[origin], tensor, 0.0)), changed)
+        sees_all = torch.stack([mask.any(-1, keepdim=True) for mask in masks.values()]).all(0)
+        return torch.where(sees_all, changed, tensor)
 
 
 @final
@@ -254,34 +268,34 @@ class Shift(Edit):
     by: float
     kinds = ("scores", "values")
 
-    def change(self, tensor: Tensor, chosen: Tensor, place: Place) -> Tensor:
+    def change(self, tensor: Tensor, selected: Tensor, place: Place) -> Tensor:
         return tensor + self.by
 
 
 @final
 @dataclass(frozen=True, kw_only=True)
 class Mean(Edit):
-    """Replace weights by their average over heads, or values by their average over the positions of a text."""
+    """Replace weights by their average over heads, or values by their average over a text's positions."""
 
     text: str = ""
     kinds = ("weights", "values")
 
-    def prepare(self, seen: Seen) -> Change:
+    def prepare(self, read_site: ReadSite) -> Change:
         if not self.text:
             return self
-        average = seen(self.text).mean(-2, keepdim=True)
+        average = read_site(self.text).mean(-2, keepdim=True)
 
-        def put(tensor: Tensor, place: Place) -> Tensor:
+        def replace(tensor: Tensor, place: Place) -> Tensor:
             if place.holds != "values":
                 raise UserError(f"mean over a text is for values; {self.site} holds {place.holds}")
-            return torch.where(self.chosen(tensor, place), average.to(tensor.dtype), tensor)
+            return torch.where(self.selected(tensor, place), average.to(tensor.dtype), tensor)
 
-        return put
+        return replace
 
-    def change(self, tensor: Tensor, chosen: Tensor, place: Place) -> Tensor:
+    def change(self, tensor: Tensor, selected: Tensor, place: Place) -> Tensor:
         if place.holds == "values":
             raise UserError(
-                f"mean at {self.site}: say over which text ('text'), its values are averaged over the positions of that"
+                f"mean at {self.site}: name the text over whose positions the values are averaged (`text`)"
             )
         return tensor.mean(1, keepdim=True).expand_as(tensor)
 
@@ -289,20 +303,21 @@ class Mean(Edit):
 @final
 @dataclass(frozen=True, kw_only=True)
 class Patch(Edit):
-    """Put in what stands at the site when the model reads another text, position by position."""
+    """Replace numbers by those at the same site and position while the model reads another text."""
 
     text: str
 
-    def prepare(self, seen: Seen) -> Change:
-        other = seen(self.text)
+    def prepare(self, read_site: ReadSite) -> Change:
+        other = read_site(self.text)
 
         def patch(tensor: Tensor, place: Place) -> Tensor:
-            chosen = self.chosen(tensor, place)
+            selected = self.selected(tensor, place)
             row_BT = place.row_BT[:, : tensor.shape[-2]]
-            wanted = row_BT if self.rows is None else row_BT[torch.isin(row_BT, row_BT.new_tensor(self.rows))]
-            if len(wanted) and int(wanted.max()) >= other.shape[-2]:
+            rows = row_BT if self.rows is None else row_BT[torch.isin(row_BT, row_BT.new_tensor(self.rows))]
+            if len(rows) and int(rows.max()) >= other.shape[-2]:
                 raise UserError(
-                    f"patch at {self.site}: the other text has positions 0 to {other.shape[-2] - 1}, row {int(wanted.max())} is asked for"
+                    f"patch at {self.site}: the other text has positions 0 to {other.shape[-2] - 1}, "
+                    f"but the edit needs position {int(rows.max())}"
                 )
             row_BT = row_BT.clamp(0, other.shape[-2] - 1)
             rows = other[row_BT] if other.dim() == 2 else other[:, row_BT].transpose(0, 1)
@@ -316,12 +331,12 @@ class Patch(Edit):
                     rows.gather(3, index_BK[:, None, None].expand(*rows.shape[:3], -1))
                     * inside_BK[:, None, None]
                 )
-            return torch.where(chosen, rows.to(tensor.dtype), tensor)
+            return torch.where(selected, rows.to(tensor.dtype), tensor)
 
         return patch
 
-    def change(self, tensor: Tensor, chosen: Tensor, place: Place) -> Tensor:
-        raise AssertionError("a patch is prepared with its other text first")
+    def change(self, tensor: Tensor, selected: Tensor, place: Place) -> Tensor:
+        raise AssertionError("prepare() returns the change of a patch")
 
 
 EDITS: dict[str, type[Edit]] = {

@@ -10,18 +10,18 @@ from torch import Tensor, nn
 
 
 def drop(x: Tensor, share: float, training: bool) -> Tensor:
-    """Leave out a share of the features while training; otherwise cost nothing."""
+    """Set a share of the features to zero in training (dropout)."""
     return F.dropout(x, share) if training and share else x
 
 
 def drop_alike(x_BTD: Tensor, share: float, training: bool) -> Tensor:
-    """Leave out the same features at every position of a row (variational dropout, Gal & Ghahramani 2016)."""
+    """Set the same features to zero at all positions of a row (Gal and Ghahramani 2016)."""
     return F.dropout1d(x_BTD.transpose(1, 2), share).transpose(1, 2) if training and share else x_BTD
 
 
 @final
 class FeedForward(nn.Module):
-    """W2 f(W1 x), four times as wide inside; f is GELU (by tanh, as in GPT-2), or ReLU as published in 2017."""
+    """W2 f(W1 x). The inner layer is four times as wide; f is GELU (its tanh form, as in GPT-2) or ReLU."""
 
     def __init__(self, width: int, dropout: float, relu: bool = False):
         super().__init__()

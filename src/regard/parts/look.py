@@ -1,6 +1,6 @@
-"""Looking at a model while it runs: which sites are watched, and which are changed. `look=None` costs nothing.
+"""Look: watches or changes the sites of a model during a call. A call with `look=None` has no extra cost.
 
-Shape legend: B rows of a batch, T positions, K positions that can be seen.
+Shape legend: B rows of a batch, T positions, K columns (positions to attend to).
 """
 
 import fnmatch
@@ -14,36 +14,36 @@ from torch import Tensor
 from regard.errors import UserError
 
 Holds = Literal["weights", "scores", "values"]
-Side = Literal["read", "given"]
+Side = Literal["read", "given"]  # the tokens of the call, or the source that the state began with
 
 
 @dataclass(frozen=True)
 class Site:
-    """A place in a model that can be watched or changed."""
+    """A named tensor of a model that can be watched or changed."""
 
     name: str
-    axes: str  # a letter an axis, rows first: BHTS, BTD
+    axes: str  # a letter for each axis, such as BHTS or BTD
     holds: Holds = "values"
-    rows: Side = "read"  # rows are positions of what is read, or of what the state began with
-    columns: Side = "read"  # of weights and scores: the same for columns
-    extra: str | None = (
-        None  # of weights: one more column that is no position, such as the vocabulary beside copied words
-    )
-    adds: bool = False  # what stands here is added to a residual stream
-    parts: tuple[str, ...] = ()  # names along the second axis of four, if they are not heads: gates, senses
+    rows: Side = "read"  # the tokens whose positions are the rows
+    columns: Side = "read"  # the tokens whose positions are the columns of weights and scores
+    # The name of an extra column of weights that is no position, such as the vocabulary of a copying model.
+    extra: str | None = None
+    adds: bool = False  # True if the tensor is added to a residual stream
+    parts: tuple[str, ...] = ()  # the names along the second of four axes, if it is not heads: gates, senses
 
     def part(self, number: int) -> str:
-        """The name of one map of the site: a head, a gate, a sense."""
+        """Return the name of one head, gate or sense of the site, or "" without such an axis."""
         if len(self.axes) < 4:
             return ""
         return self.parts[number] if self.parts else f"head {number}"
 
     @property
     def crosses(self) -> bool:
-        """Weights from what is read to what the state began with."""
+        """Whether the site holds weights of cross-attention, from target positions to source positions."""
         return self.holds == "weights" and (self.rows, self.columns) == ("read", "given")
 
     def within(self, prefix: str) -> "Site":
+        """Return the site under its name in a wrapper, which begins with `prefix`."""
         return replace(self, name=f"{prefix}{self.name}")
 
     def __str__(self) -> str:
@@ -51,12 +51,14 @@ class Site:
 
 
 def declare(*sites: Site) -> dict[str, Site]:
+    """Return the sites by name."""
     return {site.name: site for site in sites}
 
 
 def values_at(
     name: str, axes: str = "BTD", *, rows: Side = "read", adds: bool = False, parts: tuple[str, ...] = ()
 ) -> Site:
+    """Return a site that holds values."""
     return Site(name, axes, rows=rows, adds=adds, parts=parts)
 
 
@@ -70,7 +72,10 @@ def attention_sites(
     mixes: bool = True,
     parts: tuple[str, ...] = (),
 ) -> dict[str, Site]:
-    """The sites of every attention: its weights, the scores they come from, its queries, keys and, if it mixes them, values."""
+    """Return the sites of an attention: weights, scores before the softmax, queries, keys, and values.
+
+    An attention that only computes weights (`mixes=False`) has no values.
+    """
     heads, row, column = axes[:2], axes[2], axes[3]
     sites = declare(
         Site(name, axes, "weights", rows, columns, extra, parts=parts),
@@ -84,23 +89,23 @@ def attention_sites(
 
 @dataclass(frozen=True)
 class Place:
-    """Where the numbers at a site stand in the text, from 0. An edit chooses among them by it."""
+    """The positions, counted from 0, of the numbers at a site. Edits select numbers by position."""
 
-    row_BT: Tensor  # the position of each row; -1 is padding
-    column_BK: Tensor | None = None  # of weights and scores: the position of each column
-    visible_BTK: Tensor | None = None  # of weights and scores: which columns a row may see
+    row_BT: Tensor  # the position of each row; -1 for padding
+    column_BK: Tensor | None = None  # the position of each column; only for weights and scores
+    visible_BTK: Tensor | None = None  # True where a row may see a column; only for weights and scores
     holds: Holds = "values"
 
 
-Weights = Callable[..., Tensor]  # weights(rows=None): (B, H, Q, K), worked out when it is called
+Weights = Callable[..., Tensor]  # weights(rows=None): (B, H, Q, K), computed by the call
 Change = Callable[[Tensor, Place], Tensor]
 
 
 class Look:
-    """Watch the sites whose names match the patterns; change the values at others.
+    """Watches the sites whose names match the patterns, and applies the changes at other sites.
 
-    What was watched is in `maps` (weights and scores, as functions that work out the rows that are wanted) and in `values` (tensors),
-    as it went on from the site, changes included.
+    After the call, `maps` holds the watched weights and scores, as functions that compute the requested rows;
+    `values` holds the watched tensors. Both include the changes.
     """
 
     def __init__(self, patterns: Iterable[str] = (), changes: Mapping[str, Change] | None = None):
@@ -113,24 +118,27 @@ class Look:
         self.values: dict[str, Tensor] = {}
 
     def check(self, sites: Mapping[str, Site]) -> None:
-        """Raise an error unless every name is one of the model's sites."""
+        """Raise an error unless every pattern and every changed site matches a site of the model."""
         for name in (*self._patterns, *self._changes):
             if not fnmatch.filter(sites, name):
-                there = ", ".join(map(str, sites.values())) or "none in this family"
-                raise UserError(f"no site matches {name!r}; there are: {there}")
+                known = ", ".join(map(str, sites.values())) or "none in this family"
+                raise UserError(f"no site matches {name!r}; there are: {known}")
 
     def with_changes(self, changes: Mapping[str, Change]) -> "Look":
-        """A look that watches the same sites into the same record and makes more changes, before its own ones at the same site."""
+        """Return a look with more changes, which writes into the same `maps` and `values`.
+
+        If this look already changes one of the sites, the new change is applied first.
+        """
         own = {self._prefix + site: change for site, change in changes.items()}
         both = {site: _chain(own[site], self._changes[site]) for site in own.keys() & self._changes.keys()}
         return self._variant({**self._changes, **own, **both}, self._prefix)
 
     def with_changes_of(self, other: "Look") -> "Look":
-        """A look that watches the sites of this one and makes the changes of another."""
+        """Return a look that watches the sites of this look and makes the changes of another."""
         return self._variant(other._changes, self._prefix)
 
     def within(self, prefix: str) -> "Look":
-        """The look for a model inside this one, whose sites are known here by their names behind a prefix."""
+        """Return the look for a model inside a wrapper, whose sites have the prefix in the wrapper."""
         return self._variant(self._changes, self._prefix + prefix)
 
     def _variant(self, changes: Mapping[str, Change], prefix: str) -> "Look":
@@ -139,37 +147,39 @@ class Look:
         return other
 
     def begin(self, position_BT: Tensor) -> None:
-        """Called by a model at the start of a call: the positions that it reads now."""
+        """Set the positions that the model reads in this call. The model calls this method first."""
         self._position_BT = position_BT
 
     def watches(self, site: str) -> bool:
+        """Return whether the site is watched."""
         return self._matches(self._prefix + site) is not None
 
     def changes(self, site: str) -> bool:
+        """Return whether the site is changed."""
         return self._prefix + site in self._changes
 
     def at(self, site: str, tensor: Tensor, position_BT: Tensor | None = None) -> Tensor:
-        """Called by a model at a site of values, (B, T, D) or (B, L, T, D). The result is what goes on from there.
+        """Record and change the values (B, T, D) or (B, L, T, D) of a site. The model uses the result.
 
-        The rows stand at the positions given to `begin`, unless others are named.
+        The positions of the rows are those given to `begin`, unless `position_BT` is given.
         """
         if self.changes(site):
             row_BT = self._position_BT if position_BT is None else position_BT
-            assert row_BT is not None, "the model has not said which positions it reads"
+            assert row_BT is not None, "the model must call look.begin() first"
             tensor = self._changes[self._prefix + site](tensor, Place(row_BT))
         if self.watches(site):
             self.values[self._prefix + site] = tensor
         return tensor
 
     def at_weights(self, site: str, weights_BHQK: Tensor, place: Place) -> Tensor:
-        """The same for weights or scores that have been worked out."""
+        """Record and change the weights or scores of a site. The model uses the result."""
         if self.changes(site):
             weights_BHQK = self._changes[self._prefix + site](weights_BHQK, place)
         self.watch(site, lambda rows=None: weights_BHQK if rows is None else weights_BHQK[:, :, rows])
         return weights_BHQK
 
     def watch(self, site: str, weights: Weights) -> None:
-        """The same for weights that nobody has worked out yet: it is done when they are wanted."""
+        """Store a function that computes the weights or scores of a site, if the site is watched."""
         if self.watches(site):
             self.maps[self._prefix + site] = weights
 
@@ -179,5 +189,5 @@ def _chain(first: Change, then: Change) -> Change:
 
 
 def at_site(look: Look | None, site: str, tensor: Tensor, position_BT: Tensor | None = None) -> Tensor:
-    """What goes on from a site: the tensor itself, unless a look changes it."""
+    """Return the tensor of a site, changed if the look says so."""
     return tensor if look is None else look.at(site, tensor, position_BT)

@@ -1,6 +1,7 @@
-"""Which positions may look at which: small frozen values, True = may look, joined with `&`.
+"""Masks: rules for the positions that a query may attend to. True means visible; `&` combines masks.
 
-A mask keeps its description, so that a fused kernel can be told "causal" instead of being handed a T x T tensor. Padding has position -1.
+A mask stores its rules, not a tensor. A fused kernel can therefore use its causal mode instead of a T x T
+tensor. Padding has position -1.
 
 Shape legend: B rows, Q query positions, K key positions.
 """
@@ -15,9 +16,12 @@ from torch import Tensor
 @final
 @dataclass(frozen=True)
 class Mask:
-    """Rules, all of which must allow a look, over positions: by default the keys stand at 0..K-1 and the queries at the last Q."""
+    """Rules over the positions of queries and keys. A key is visible if all rules allow it.
 
-    rules: tuple[tuple[str, int], ...] = ()  # a rule's name and its number, 0 where it needs none
+    By default, the keys have the positions 0 to K-1, and the queries the last Q of them.
+    """
+
+    rules: tuple[tuple[str, int], ...] = ()  # the name of each rule, and its number (0 if it has none)
     query_position_BQ: Tensor | None = None
     key_position_BK: Tensor | None = None
 
@@ -28,22 +32,18 @@ class Mask:
         return Mask(rules, query, key)
 
     def over(self, query_position_BQ: Tensor, key_position_BK: Tensor) -> "Mask":
-        """The same rules at these positions."""
+        """Return the same rules for these positions."""
         return replace(self, query_position_BQ=query_position_BQ, key_position_BK=key_position_BK)
 
     def positions(self, queries: int, keys: int, device: torch.device | str = "cpu") -> tuple[Tensor, Tensor]:
-        """((B or 1, Q), (B or 1, K)): where queries and keys stand. Not said, the queries are the last of the keys."""
-        key_BK = (
-            torch.arange(keys, device=device).unsqueeze(0)
-            if self.key_position_BK is None
-            else self.key_position_BK
-        )
-        return key_BK[
-            :, keys - queries :
-        ] if self.query_position_BQ is None else self.query_position_BQ, key_BK
+        """((B or 1, Q), (B or 1, K)): the positions of queries and keys."""
+        key_BK, query_BQ = self.key_position_BK, self.query_position_BQ
+        if key_BK is None:
+            key_BK = torch.arange(keys, device=device).unsqueeze(0)
+        return (key_BK[:, keys - queries :] if query_BQ is None else query_BQ), key_BK
 
     def visible(self, queries: int, keys: int, device: torch.device | str = "cpu") -> Tensor:
-        """(B or 1, Q, K): True where a query may look at a key."""
+        """(B or 1, Q, K): True where a key is visible to a query."""
         query_BQ, key_BK = self.positions(queries, keys, device)
         query_BQK, key_BQK = query_BQ.unsqueeze(2), key_BK.unsqueeze(1)
         allowed = torch.ones(1, queries, keys, dtype=torch.bool, device=device)
@@ -52,13 +52,13 @@ class Mask:
         return allowed
 
     def is_only_causal(self) -> bool:
-        """What a fused kernel calls causal: that rule alone, queries and keys at the same, plain positions."""
+        """Return whether a fused kernel can use its causal mode: no other rule, and default positions."""
         return (
             self.rules == (("causal", 0),) and self.query_position_BQ is None and self.key_position_BK is None
         )
 
     def picture(self, queries: int, keys: int) -> str:
-        """Rows are queries, columns keys; a full square may be seen.
+        """Return a picture of the mask as text. Rows are queries, columns are keys, full squares are visible.
 
         >>> print(causal.picture(3, 3))
         ■ · ·
@@ -84,16 +84,16 @@ RULES = {
 }
 
 everything = Mask()
-causal = Mask((("causal", 0),))  # itself and what came before
-earlier = Mask((("earlier", 0),))  # strictly before
-padding = Mask((("padding", 0),))  # not padding, whose position is -1
+causal = Mask((("causal", 0),))  # the position itself and earlier positions
+earlier = Mask((("earlier", 0),))  # earlier positions only
+padding = Mask((("padding", 0),))  # all positions except padding
 
 
 def lookback(tokens: int) -> Mask:
-    """Itself and this many *earlier* tokens; what is later is another rule's matter."""
+    """Hide keys that are more than `tokens` positions before the query. Later keys are not hidden."""
     return Mask((("lookback", tokens),))
 
 
 def prefix(tokens: int) -> Mask:
-    """The first tokens are seen by all, the rest causally."""
+    """Show the first `tokens` keys to all queries, and the other keys to the same or later positions."""
     return Mask((("prefix", tokens),))

@@ -1,4 +1,4 @@
-"""Where a token stands: appended to its embedding, added to it, turned into queries and keys, or a bias on scores.
+"""Encodings of positions: appended to or added to the embedding, rotations of queries and keys, or biases.
 
 Shape legend: B rows, T positions, D width, H heads, Q queries, K keys, E head width.
 """
@@ -16,35 +16,38 @@ PositionName = Literal[
 
 
 class Positions(nn.Module, ABC):
-    """One of three ways is used, the others pass by."""
+    """The base class of encodings. A subclass overrides `place`, or `angles` and `turn`, or `bias`."""
 
-    appended = 0  # how many features are put behind the embedding
+    appended = 0  # the number of features that are appended to the embedding
 
     def place(self, embedded_BTD: Tensor, position_BT: Tensor) -> Tensor:
-        """The embeddings with their positions."""
+        """Append the positions to the embeddings, or add them."""
         return embedded_BTD
 
     def angles(self, position_BT: Tensor) -> tuple[Tensor, Tensor] | None:
-        """What `turn` needs, looked up once for all layers."""
+        """Return the cosines and sines for `turn`, which are the same for all layers."""
         return None
 
     def turn(self, vectors: Tensor, angles: tuple[Tensor, Tensor] | None) -> Tensor:
-        """Queries and keys (..., B, H, T, E) with their positions."""
+        """Rotate queries and keys (..., B, H, T, E)."""
         return vectors
 
     def bias(self, query_BQ: Tensor, key_BK: Tensor) -> Tensor | None:
-        """(B, H, Q, K): what is added to the scores."""
+        """(B, H, Q, K): the bias that is added to the scores."""
         return None
 
 
 @final
 class NoPositions(Positions):
-    """A set has no order."""
+    """No positions: the model sees the words before a position as a set."""
 
 
 class Appended(Positions, ABC):
+    """The base class of encodings that are appended to the embedding."""
+
     @abstractmethod
-    def features(self, position_BT: Tensor) -> Tensor: ...
+    def features(self, position_BT: Tensor) -> Tensor:
+        """(B, T, features): the appended features."""
 
     def place(self, embedded_BTD: Tensor, position_BT: Tensor) -> Tensor:
         return torch.cat([embedded_BTD, self.features(position_BT).to(embedded_BTD.dtype)], 2)
@@ -52,7 +55,7 @@ class Appended(Positions, ABC):
 
 @final
 class Index(Appended):
-    """The index itself, as a share of the context so that it stays of the embedding's size."""
+    """The position divided by the context, so that the feature is as small as those of the embedding."""
 
     appended = 1
 
@@ -66,6 +69,8 @@ class Index(Appended):
 
 @final
 class OneHot(Appended):
+    """A feature for each position of the context."""
+
     def __init__(self, context: int):
         super().__init__()
         self.appended = context
@@ -77,7 +82,7 @@ class OneHot(Appended):
 
 @final
 class SinusoidalAppended(Appended):
-    """[sin(w1 t), sin(w2 t), ...] behind the embedding, as in the lecture."""
+    """[sin(w1 t), cos(w1 t), sin(w2 t), ...], appended as in the lecture."""
 
     def __init__(self, size: int):
         super().__init__()
@@ -89,7 +94,7 @@ class SinusoidalAppended(Appended):
 
 @final
 class Sinusoidal(Positions):
-    """Added, as in Vaswani et al. 2017, section 3.5."""
+    """Sinusoids that are added to the embedding (Vaswani et al. 2017, section 3.5)."""
 
     def place(self, embedded_BTD: Tensor, position_BT: Tensor) -> Tensor:
         return embedded_BTD + sinusoids(position_BT, embedded_BTD.shape[2]).to(embedded_BTD.dtype)
@@ -97,7 +102,7 @@ class Sinusoidal(Positions):
 
 @final
 class Learned(Positions):
-    """A vector a position, added. There is none past the context."""
+    """A learned vector for each position of the context, added to the embedding."""
 
     def __init__(self, context: int, width: int):
         super().__init__()
@@ -110,14 +115,18 @@ class Learned(Positions):
 
 @final
 class Rotary(Positions):
-    """Pairs of features turn by an angle that grows with the position, so that q.k depends on the distance alone (Su et al. 2021)."""
+    """Rotates pairs of features by an angle proportional to the position (Su et al. 2021).
+
+    The dot product of a query and a key then depends on their distance only.
+    """
 
     def __init__(self, context: int, head_width: int):
         super().__init__()
         half_CF = torch.arange(context).unsqueeze(1) * frequencies(head_width)
         angle_CE = torch.cat([half_CF, half_CF], 1)
         self.register_buffer("cosine_CE", angle_CE.cos(), persistent=False)
-        # the first half turns against the second: its sine is negative, so that turning is one roll
+        # Feature i is paired with feature i + E/2. The sines of the first half are negative, so that the
+        # rotation needs only one roll.
         self.register_buffer(
             "sine_CE",
             angle_CE.sin() * torch.tensor([-1, 1]).repeat_interleave(head_width // 2),
@@ -127,9 +136,8 @@ class Rotary(Positions):
 
     def angles(self, position_BT: Tensor) -> tuple[Tensor, Tensor]:
         place_BT = position_BT.clamp(min=0)
-        return self.get_buffer("cosine_CE")[place_BT].unsqueeze(1), self.get_buffer("sine_CE")[
-            place_BT
-        ].unsqueeze(1)
+        cosine_BTE, sine_BTE = self.get_buffer("cosine_CE")[place_BT], self.get_buffer("sine_CE")[place_BT]
+        return cosine_BTE.unsqueeze(1), sine_BTE.unsqueeze(1)
 
     def turn(self, vectors: Tensor, angles: tuple[Tensor, Tensor] | None) -> Tensor:
         assert angles is not None
@@ -139,7 +147,7 @@ class Rotary(Positions):
 
 @final
 class Alibi(Positions):
-    """Scores fall with the distance, at another slope for each head (Press et al. 2022)."""
+    """A bias that decreases with the distance, with a different slope for each head (Press et al. 2022)."""
 
     def __init__(self, heads: int):
         super().__init__()
@@ -153,7 +161,7 @@ class Alibi(Positions):
 
 
 def frequencies(width: int, device: torch.device | str = "cpu") -> Tensor:
-    """w_i = 10000^(-2i/width), i < width/2."""
+    """Return w_i = 10000^(-2i/width) for i < width/2."""
     return torch.exp(
         torch.arange(0, width, 2, device=device, dtype=torch.get_default_dtype())
         * (-math.log(10000.0) / width)
@@ -161,12 +169,13 @@ def frequencies(width: int, device: torch.device | str = "cpu") -> Tensor:
 
 
 def sinusoids(position_BT: Tensor, size: int) -> Tensor:
-    """(B, T, size): sines and cosines side by side: PE(t, 2i) = sin(w_i t), PE(t, 2i+1) = cos(w_i t)."""
+    """(B, T, size): PE(t, 2i) = sin(w_i t), PE(t, 2i+1) = cos(w_i t)."""
     angles = position_BT.unsqueeze(2) * frequencies(size, position_BT.device)
     return torch.stack([angles.sin(), angles.cos()], 3).flatten(2)[:, :, :size]
 
 
 def make_positions(name: PositionName, context: int, width: int, heads: int) -> Positions:
+    """Make the encoding with this name."""
     match name:
         case "none":
             return NoPositions()

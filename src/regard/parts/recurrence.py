@@ -1,8 +1,8 @@
-"""PyTorch's recurrent kernels behind one form: states are batch-first values, and padding may stand anywhere in a row.
+"""Recurrent layers: PyTorch's kernels with batch-first states, for rows with padding anywhere.
 
     rnn   h_i = tanh(W x_i + V h_{i-1})
-    lstm  c_i = f * c_{i-1} + i * g,  h_i = o * tanh(c_i)            gates i, f, g, o
-    gru   h_i = (1 - z) * n + z * h_{i-1}                            gates r, z, n
+    lstm  c_i = f * c_{i-1} + i * g,   h_i = o * tanh(c_i)            gates i, f, g, o
+    gru   h_i = (1 - z) * n + z * h_{i-1}                             gates r, z, n
 
 Shape legend: B rows, T positions, D width, L layers, G gates.
 """
@@ -28,9 +28,10 @@ GATES: dict[str, tuple[str, ...]] = {
 
 
 def begin_embedding(table: nn.Embedding) -> None:
-    """Start with word vectors that are large enough to move the gates from the first step on.
+    """Initialise word vectors that are large enough to move the gates from the first step.
 
-    With the usual uniform +-0.1, narrow models hardly begin to learn (docs/benchmarks.md).
+    After the usual initialisation (uniform between -0.1 and 0.1), narrow models hardly learn at first
+    (docs/benchmarks.md).
     """
     nn.init.normal_(table.weight, std=2.5 / math.sqrt(table.embedding_dim))
 
@@ -40,28 +41,32 @@ class Packed:
     """Rows with their real tokens moved to the left."""
 
     tokens_BT: Tensor
-    length_B: Tensor
-    place_BT: (
-        Tensor | None
-    )  # the packed position of each original position (for padding: of the real token before it); None: nothing moved
+    length_B: Tensor  # the number of real tokens in each row
+    # The packed position of each original position (for padding: of the real token before it). None: no token
+    # was moved.
+    place_BT: Tensor | None
 
     @property
     def real_BT(self) -> Tensor:
+        """(B, T): True for packed tokens, False for padding."""
         return torch.arange(self.tokens_BT.shape[1], device=self.length_B.device) < self.length_B.unsqueeze(1)
 
     def positions(self, before_B: Tensor) -> Tensor:
-        """(B, T): the position of each packed token, after `before_B` earlier tokens."""
+        """(B, T): the position of each packed token in a row that has read `before_B` tokens."""
         return before_B.unsqueeze(1) + torch.arange(self.tokens_BT.shape[1], device=before_B.device)
 
     def restore(self, values_BTD: Tensor) -> Tensor:
-        """Values of the packed positions, back at the original positions."""
+        """Move values from the packed positions back to the original positions."""
         if self.place_BT is None:
             return values_BTD
         return values_BTD.gather(1, self.place_BT.unsqueeze(2).expand(-1, -1, values_BTD.shape[2]))
 
 
 def pack_left(tokens_BT: Tensor, padding: int, padded: str) -> Packed:
-    """Move the padding of each row to its end. With `padded="right"` it stands there already, and the length does not matter."""
+    """Move the padding of each row to its end.
+
+    With `padded="right"`, it already is at the end, and the rows are treated as if they had no padding.
+    """
     if padded == "right":
         return Packed(tokens_BT, torch.full_like(tokens_BT[:, 0], tokens_BT.shape[1]), None)
     real_BT = tokens_BT != padding
@@ -75,11 +80,12 @@ def pack_left(tokens_BT: Tensor, padding: int, padded: str) -> Packed:
 
 @final
 class Recurrence(nn.Module):
-    """Layers of PyTorch's kernel.
+    """A stack of recurrent layers.
 
-    Between layers, one dropout mask a row is the same at every step (Gal & Ghahramani 2016). `weight_dropout` leaves out weights from state
-    to state (Merity et al. 2018); the kernel keeps its speed. Watched gates and cells are worked out from the kernel's output. A layer
-    whose gates or cells are changed runs step by step.
+    Between layers, the dropout mask of a row is the same at every position (Gal & Ghahramani 2016).
+    `weight_dropout` sets recurrent weights to zero (Merity et al. 2018) and keeps the speed of PyTorch's
+    kernel. Watched gates and cells are computed from the kernel's output. A layer with changed gates or cells
+    runs position by position.
     """
 
     def __init__(self, cell: CellName, layers: int, width: int, dropout: float, weight_dropout: float):
@@ -92,10 +98,9 @@ class Recurrence(nn.Module):
         self.weight_dropout = weight_dropout
 
     def sites(self) -> dict[str, Site]:
-        """Of each layer: its hidden states, its gates in the order of GATES, and the cell of an LSTM."""
-        parts = {"rnn": {}, "gru": {"gates": "BGTD"}, "lstm": {"gates": "BGTD", "cell": "BTD"}}[self.cell] | {
-            "hidden": "BTD"
-        }
+        """Return the sites of each layer: gates in the order of GATES, the cell of an LSTM, hidden states."""
+        parts = {"rnn": {}, "gru": {"gates": "BGTD"}, "lstm": {"gates": "BGTD", "cell": "BTD"}}[self.cell]
+        parts = {**parts, "hidden": "BTD"}
         sites = list[Site]()
         for layer in range(len(self.kernels)):
             for part, axes in parts.items():
@@ -104,14 +109,17 @@ class Recurrence(nn.Module):
         return declare(*sites)
 
     def begin(self, rows: int) -> tuple[Tensor, Tensor | None]:
-        """The states before anything was read: zeros."""
+        """Return the hidden states and cells before the first token: zeros."""
         zeros_BLD = next(self.parameters()).new_zeros(rows, len(self.kernels), self.width)
         return zeros_BLD, zeros_BLD.clone() if self.cell == "lstm" else None
 
     def forward(
         self, x_BTD: Tensor, hidden_BLD: Tensor, cell_BLD: Tensor | None, packed: Packed, look: Look | None
     ) -> tuple[Tensor, Tensor, Tensor | None]:
-        """(out_BTD, hidden_BLD, cell_BLD): the states of the last layer at every position, and of all layers at each row's end."""
+        """Return the last layer's hidden states at every position, and the new states of all layers.
+
+        The new states (hidden_BLD, and cell_BLD of an LSTM) are those after the last real token of each row.
+        """
         before = [hidden_BLD] if cell_BLD is None else [hidden_BLD, cell_BLD]
         ends = []
         for layer, kernel in enumerate(self.kernels):
@@ -136,7 +144,7 @@ class Recurrence(nn.Module):
     def _layer(
         self, kernel: nn.RNNBase, x_BTD: Tensor, begin: list[Tensor], packed: Packed
     ) -> tuple[Tensor, ...]:
-        """(out_BTD, hidden_BD) of one layer, and its cell where there is one."""
+        """Return a layer's hidden states at every position, its last hidden state, and an LSTM's cell."""
         state: Any = tuple(state_BD.unsqueeze(0).contiguous() for state_BD in begin)
         state = state if self.cell == "lstm" else state[0]
         if self.training and self.weight_dropout:
@@ -145,13 +153,13 @@ class Recurrence(nn.Module):
             flat = torch.cat([weight.flatten() for weight in weights]).split(
                 [weight.numel() for weight in weights]
             )
-            # one block of memory, as cuDNN wants it
+            # cuDNN is fastest if the weights are adjacent in memory.
             weights = [part.view_as(weight) for part, weight in zip(flat, weights, strict=True)]
             body: Any = {"rnn": torch.rnn_tanh, "lstm": torch.lstm, "gru": torch.gru}[self.cell]
             out_BTD, *end = body(x_BTD, state, weights, True, 1, 0.0, True, False, True)
-        elif (
-            packed.place_BT is not None
-        ):  # packing costs time, and a row needs one token at least: an empty row's output is not used
+        elif packed.place_BT is not None:
+            # Packing takes time, so it is done only for rows with padding. PyTorch requires at least one
+            # token in each row; the output of an empty row is not used.
             rows = pack_padded_sequence(
                 x_BTD, packed.length_B.clamp(min=1).cpu(), batch_first=True, enforce_sorted=False
             )
@@ -164,15 +172,18 @@ class Recurrence(nn.Module):
     def _watch(
         self, kernel: nn.RNNBase, x_BTD: Tensor, out_BTD: Tensor, begin: list[Tensor], look: Look, site: str
     ) -> None:
-        """Gates at all positions at once from the kernel's output: a gate depends on the input and the state before it alone."""
+        """Compute the gates at all positions at once.
+
+        A gate depends only on the input and on the hidden state before it, which the kernel has returned.
+        """
         if not look.watches(f"{site}.gates") and not look.watches(f"{site}.cell"):
             return
         gates = gates_of(self.cell, kernel, x_BTD, torch.cat([begin[0].unsqueeze(1), out_BTD[:, :-1]], 1))
         look.at(f"{site}.gates", torch.stack(gates, 1))
         if self.cell == "lstm":
-            enter, keep, new, _ = gates
+            enter, forget, candidate, _ = gates
             cell_BD, cells = begin[1], []
-            for i_BD, f_BD, g_BD in zip(enter.unbind(1), keep.unbind(1), new.unbind(1), strict=True):
+            for i_BD, f_BD, g_BD in zip(enter.unbind(1), forget.unbind(1), candidate.unbind(1), strict=True):
                 cell_BD = f_BD * cell_BD + i_BD * g_BD
                 cells.append(cell_BD)
             look.at(f"{site}.cell", torch.stack(cells, 1))
@@ -180,7 +191,7 @@ class Recurrence(nn.Module):
     def _step_by_step(
         self, kernel: nn.RNNBase, x_BTD: Tensor, begin: list[Tensor], length_B: Tensor, look: Look, site: str
     ) -> tuple[Tensor, ...]:
-        """The specification of the kernel, with changed gates and cells: later steps follow from the changed ones."""
+        """Run a layer position by position with changed gates and cells, which affect all later positions."""
         states, gates, steps = list(begin), list[Tensor](), list[list[Tensor]]()
         for place in range(x_BTD.shape[1]):
             gates.append(torch.stack(gates_of(self.cell, kernel, x_BTD[:, place], states[0]), 1))
@@ -199,13 +210,13 @@ class Recurrence(nn.Module):
 
 
 def gates_of(cell: CellName, kernel: nn.RNNBase, x: Tensor, hidden: Tensor) -> tuple[Tensor, ...]:
-    """The gates from an input and the state before it, as in torch.nn.LSTM and torch.nn.GRU."""
+    """Return the gates for an input and the hidden state before it, as in torch.nn.LSTM and torch.nn.GRU."""
     w_ih, w_hh, b_ih, b_hh = kernel.all_weights[0]
     from_input, from_state = F.linear(x, w_ih, b_ih), F.linear(hidden, w_hh, b_hh)
     if cell == "lstm":
-        enter, keep, new, show = (from_input + from_state).chunk(4, -1)
-        return enter.sigmoid(), keep.sigmoid(), new.tanh(), show.sigmoid()
-    reset, update, new = from_input.chunk(3, -1)
-    from_reset, from_update, from_new = from_state.chunk(3, -1)
-    reset = (reset + from_reset).sigmoid()
-    return reset, (update + from_update).sigmoid(), (new + reset * from_new).tanh()
+        enter, forget, candidate, output = (from_input + from_state).chunk(4, -1)
+        return enter.sigmoid(), forget.sigmoid(), candidate.tanh(), output.sigmoid()
+    reset, update, candidate = from_input.chunk(3, -1)
+    state_reset, state_update, state_candidate = from_state.chunk(3, -1)
+    reset = (reset + state_reset).sigmoid()
+    return reset, (update + state_update).sigmoid(), (candidate + reset * state_candidate).tanh()

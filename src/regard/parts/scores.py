@@ -1,4 +1,4 @@
-"""How well a query and a key fit: four score functions of one signature.
+"""Score functions of attention: four functions of a query and a key, with the same signature.
 
 Shape legend: B rows, H heads, Q queries, K keys, D query width, E key width, A inner width.
 """
@@ -14,14 +14,16 @@ ScoreName = Literal["additive", "bilinear", "dot", "scaled-dot"]
 
 
 class Score(nn.Module, ABC):
+    """The base class of score functions."""
+
     formula: str
 
     @abstractmethod
     def forward(self, query_BHQD: Tensor, key_BHKE: Tensor) -> Tensor:
-        """(B, H, Q, K)"""
+        """(B, H, Q, K): the score of each query and key."""
 
     def picture(self, query_BHQD: Tensor, key_BHKE: Tensor) -> str:
-        """The formula and the first row's and head's scores, a line a query."""
+        """Return the formula and the scores of the first row and head as text, a line for each query."""
         scores_QK = self(query_BHQD, key_BHKE)[0, 0]
         return "\n".join(
             [self.formula, *(" ".join(f"{score:7.3f}" for score in row) for row in scores_QK.tolist())]
@@ -30,7 +32,10 @@ class Score(nn.Module, ABC):
 
 @final
 class Additive(Score):
-    """w2 . tanh(W1 [q; k]): Bahdanau et al. 2015. W1 is kept as its two halves, so that keys are projected once, not once a query."""
+    """w2 . tanh(W1 [q; k]) (Bahdanau et al. 2015).
+
+    W1 is stored as two halves, so that each key is projected once, and not once for each query.
+    """
 
     formula = "w2 . tanh(W1 [q; k])"
 
@@ -49,7 +54,7 @@ class Additive(Score):
 
 @final
 class Bilinear(Score):
-    """q^T W k: Luong et al. 2015, "general"."""
+    """q^T W k (Luong et al. 2015, "general")."""
 
     formula = "q^T W k"
 
@@ -63,7 +68,7 @@ class Bilinear(Score):
 
 @final
 class Dot(Score):
-    """q^T k"""
+    """q^T k (Luong et al. 2015)."""
 
     formula = "q^T k"
 
@@ -73,7 +78,10 @@ class Dot(Score):
 
 @final
 class ScaledDot(Score):
-    """q^T k / sqrt(d_k): Vaswani et al. 2017. The spread of a dot product grows with the square root of its length."""
+    """q^T k / sqrt(d_k) (Vaswani et al. 2017).
+
+    The standard deviation of a dot product grows with the square root of the number of features.
+    """
 
     formula = "q^T k / sqrt(d)"
 
@@ -82,6 +90,7 @@ class ScaledDot(Score):
 
 
 def make_score(name: ScoreName, query_size: int, key_size: int) -> Score:
+    """Make the score function with this name."""
     match name:
         case "additive":
             return Additive(query_size, key_size)

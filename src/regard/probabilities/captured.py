@@ -7,6 +7,7 @@ Shape legend: B rows, R rows of the buffers, K likeliest tokens.
 """
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import final
 from weakref import WeakKeyDictionary
 
@@ -34,18 +35,37 @@ class CapturedBody(Body):
 
     def __init__(self, step: Step, compiles: bool = False):
         """`compiles` fuses the kernels of a step: the first text waits for the compiler."""
+        self._started: Choice | None = None
         self._step, self._compiles = Step(step.model, step.sampling, step.likeliest, may_ask=False), compiles
 
     def begin(self, token_B: Tensor, state: State) -> None:
-        self._rows = len(token_B)
+        self._rows, self._started = len(token_B), None
         self._recorded = _recorded_step(self._step, token_B, state, self._compiles)
         self._recorded.load(token_B, state)
 
-    def step(self, uniform_B: Tensor) -> Choice:
-        return self._recorded.run(uniform_B, self._rows)
+    def step(self, uniform_B: Tensor, next_uniform_B: Tensor | None = None) -> Choice:
+        choice = self._started or self._recorded.start(uniform_B, self._rows)
+        self._started = None
+        if next_uniform_B is not None:  # the GPU works on the next step while the host reads this one
+            self._started = self._recorded.start(next_uniform_B, self._rows)
+        return choice
 
     def state(self) -> State:
         return self._recorded.rows_of_state(self._rows)
+
+
+@final
+@dataclass(frozen=True)
+class _StartedChoice(Choice):
+    """A choice whose tokens are on their way to the host."""
+
+    token_on_host_B: Tensor
+    arrived: torch.cuda.Event | None
+
+    def tokens(self) -> list[int]:
+        if self.arrived is not None:
+            self.arrived.synchronize()
+        return self.token_on_host_B.tolist()
 
 
 @final
@@ -73,15 +93,28 @@ class _RecordedStep:
         for buffer, new in zip(self._state.tensors(), state.tensors(), strict=True):
             buffer[: len(new)].copy_(new)
 
-    def run(self, uniform_B: Tensor, rows: int) -> Choice:
+    def start(self, uniform_B: Tensor, rows: int) -> Choice:
+        """Start a step, and the copy of its tokens to the host."""
         self._uniform_R[:rows].copy_(uniform_B)
         self._run()
         choice = self._choice
-        parts = (choice.token_B, choice.log_prob_B, choice.likeliest_BK, choice.likeliest_log_prob_BK)
-        return Choice(*(part[:rows].clone() for part in parts))  # the next step overwrites the tensors
+        token_B = choice.token_B[:rows].clone()  # the next step overwrites the tensors
+        log_prob_B = choice.log_prob_B[:rows].clone()
+        likeliest = choice.likeliest_BK[:rows].clone(), choice.likeliest_log_prob_BK[:rows].clone()
+        on_host_B, arrived = _to_host(token_B) if token_B.is_cuda else (token_B, None)
+        return _StartedChoice(token_B, log_prob_B, *likeliest, on_host_B, arrived)
 
     def rows_of_state(self, rows: int) -> State:
         return self._state.map(lambda buffer: buffer[:rows])
+
+
+def _to_host(token_B: Tensor) -> tuple[Tensor, torch.cuda.Event]:
+    """Start a copy to the host, and the event that tells when it has arrived."""
+    on_host_B = torch.empty(len(token_B), dtype=torch.long, pin_memory=True)
+    on_host_B.copy_(token_B, non_blocking=True)
+    arrived = torch.cuda.Event()
+    arrived.record()
+    return on_host_B, arrived
 
 
 _RECORDED: WeakKeyDictionary[LanguageModel, dict[tuple, _RecordedStep]] = WeakKeyDictionary()

@@ -100,6 +100,7 @@ class _Rows:
         self._batch = list(range(len(prompts)))  # the rows that the state holds, in its order
         self._filled = [0] * len(prompts)  # the number of tokens in each row's window
         self._free = 0  # the number of tokens that the body can read before a buffer is full
+        self._left = writing.length  # the number of steps that are left
         self._uniform_BN, self._used = torch.empty(len(prompts), 0), 0
 
     def next(self) -> Written:
@@ -108,14 +109,18 @@ class _Rows:
             self._leave_ended()
             if self._fits():
                 self._make_room()
-        uniform_B = self._uniform()
         if self._free:
-            choice = self._body.step(uniform_B)
-            self._state, self._free = self._body.state(), self._free - 1
+            self._free, self._left = self._free - 1, self._left - 1
+            goes_on = self._free > 0 and self._left > 0
+            choice = self._body.step(self._uniform(0), self._uniform(1) if goes_on else None)
+            if not goes_on:
+                self._state = self._body.state()
             for row in self._batch:
                 self._filled[row] += 1
         else:
-            choice = self._step.choose(self._read(), uniform_B)
+            self._left -= 1
+            choice = self._step.choose(self._read(), self._uniform(0))
+        self._used += 1
         return self._written(choice)
 
     def _fits(self) -> bool:
@@ -188,20 +193,19 @@ class _Rows:
             self._batch = sorted(self.alive)
             self._used = self._uniform_BN.shape[1]
 
-    def _uniform(self) -> Tensor:
-        """(B): the random numbers of this step. One call computes those of many steps."""
-        if self._used == self._uniform_BN.shape[1]:
+    def _uniform(self, ahead: int) -> Tensor:
+        """(B): the random numbers of the step that lies `ahead` steps ahead. One call computes those of many."""
+        if self._used + ahead >= self._uniform_BN.shape[1]:
             first_B1 = torch.tensor([[len(self._history[row])] for row in self._batch])
-            position_BN = first_B1 + torch.arange(min(STEPS_AT_ONCE, self._writing.length))
+            position_BN = first_B1 + torch.arange(min(STEPS_AT_ONCE, self._writing.length) + ahead)
             uniform_BN = uniform(self._writing.seed, self._numbers[self._batch], position_BN)
             self._uniform_BN, self._used = uniform_BN.to(self._model.device), 0
-        self._used += 1
-        return self._uniform_BN[:, self._used - 1]
+        return self._uniform_BN[:, self._used + ahead]
 
     def _written(self, choice: Choice) -> Written:
         """Add the chosen tokens to the history, and return one entry for every row, ended rows included."""
         size, end, places = len(self._history), self._writing.end, list[int]()
-        for place, (row, token) in enumerate(zip(self._batch, choice.token_B.tolist(), strict=True)):
+        for place, (row, token) in enumerate(zip(self._batch, choice.tokens(), strict=True)):
             if row in self.alive:
                 places.append(place)
                 self._history[row].append(token)

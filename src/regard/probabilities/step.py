@@ -16,7 +16,6 @@ from regard.models.contract import LanguageModel, State
 from regard.probabilities.sampling import Sampling
 
 
-@final
 @dataclass(frozen=True)
 class Choice:
     """The next token of each row, and its log-probability before temperature, top-k and top-p are applied."""
@@ -25,6 +24,10 @@ class Choice:
     log_prob_B: Tensor
     likeliest_BK: Tensor  # the K likeliest tokens and their log-probabilities; K may be 0
     likeliest_log_prob_BK: Tensor
+
+    def tokens(self) -> list[int]:
+        """Wait for the tokens and read them."""
+        return self.token_B.tolist()
 
 
 @final
@@ -57,12 +60,15 @@ class Body(ABC):
         """Set the state, and the tokens that the next step reads."""
 
     @abstractmethod
-    def step(self, uniform_B: Tensor) -> Choice:
-        """Run one step. `uniform_B` holds a random number for each row."""
+    def step(self, uniform_B: Tensor, next_uniform_B: Tensor | None = None) -> Choice:
+        """Run one step. `uniform_B` holds a random number for each row.
+
+        A body on a GPU may start the next step, with `next_uniform_B`, before the host has read this one.
+        """
 
     @abstractmethod
     def state(self) -> State:
-        """Return the state after the last step. The next step may overwrite its tensors."""
+        """Return the state after the last step, if no next step was announced. The next step may overwrite it."""
 
 
 @final
@@ -75,7 +81,7 @@ class EagerBody(Body):
     def begin(self, token_B: Tensor, state: State) -> None:
         self._token_B, self._state = token_B, state
 
-    def step(self, uniform_B: Tensor) -> Choice:
+    def step(self, uniform_B: Tensor, next_uniform_B: Tensor | None = None) -> Choice:
         choice, self._state = self._step(self._token_B, uniform_B, self._state)
         self._token_B = choice.token_B
         return choice

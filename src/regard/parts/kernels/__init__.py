@@ -1,1 +1,1 @@
-"""Triton kernels. Each has an explicit body beside it, which is its specification and runs where Triton does not."""
+"""Triton kernels. The specification of each is a function in parts/ that also runs without Triton."""

@@ -1,7 +1,7 @@
-"""The cross-entropy of a row of logits and its gradient, in place. The specification is in `parts/cross_entropy.py`.
+"""The cross-entropy of a row of logits and its gradient, in place (specification: parts/cross_entropy.py).
 
-The logits are read twice and overwritten by the weighted gradient once. torch's cross_entropy writes the logits
-in float32, the log-probabilities and the gradient besides.
+The kernel reads the logits twice and overwrites them with the weighted gradient. torch's cross_entropy also
+writes the logits in float32, the log-probabilities and the gradient.
 
 Shape legend: N positions, V vocabulary, C columns of the logits (V, and zeros behind them for alignment).
 """
@@ -15,21 +15,20 @@ BLOCK = 4096  # columns that a program reads at a time
 
 
 def loss_and_gradient(
-    logits_NC: Tensor, bias_V: Tensor, targets_N: Tensor, weights_N: Tensor, smoothing: float
+    logits_NC: Tensor, size: int, targets_N: Tensor, weights_N: Tensor, smoothing: float
 ) -> tuple[Tensor, Tensor]:
     """(losses_N, logits_NC): the logits become weight times the gradient; columns from V on become 0."""
     loss_N = torch.empty(len(logits_NC), dtype=torch.float32, device=logits_NC.device)
     columns = logits_NC.shape[1]
     block = min(BLOCK, triton.next_power_of_2(columns))
-    sizes = (bias_V.shape[0], columns, smoothing, block)
-    _kernel[(len(logits_NC),)](logits_NC, bias_V, targets_N, weights_N, loss_N, *sizes, num_warps=16)
+    sizes = (size, columns, smoothing, block)
+    _kernel[(len(logits_NC),)](logits_NC, targets_N, weights_N, loss_N, *sizes, num_warps=16)
     return loss_N, logits_NC
 
 
 @triton.jit
 def _kernel(
     logits_ptr,
-    bias_ptr,
     targets_ptr,
     weights_ptr,
     loss_ptr,
@@ -48,7 +47,6 @@ def _kernel(
         columns = first + tl.arange(0, BLOCK)
         real = columns < size
         scores = tl.load(logits_ptr + columns, mask=real, other=0.0).to(tl.float32)
-        scores += tl.load(bias_ptr + columns, mask=real, other=0.0).to(tl.float32)
         summed += scores
         scores = tl.where(real, scores, -float("inf"))
         new = tl.maximum(highest, scores)
@@ -57,14 +55,13 @@ def _kernel(
     peak = tl.max(highest)
     lse = peak + tl.log(tl.sum(total * tl.exp(highest - peak)))
     known = tl.maximum(target, 0)
-    score = tl.load(logits_ptr + known).to(tl.float32) + tl.load(bias_ptr + known).to(tl.float32)
+    score = tl.load(logits_ptr + known).to(tl.float32)
     loss = (1 - smoothing) * (lse - score) + smoothing * (lse - tl.sum(summed) / size)
     tl.store(loss_ptr + row, loss)
     for first in range(0, stride, BLOCK):
         columns = first + tl.arange(0, BLOCK)
         real = columns < size
         scores = tl.load(logits_ptr + columns, mask=real, other=0.0).to(tl.float32)
-        scores += tl.load(bias_ptr + columns, mask=real, other=0.0).to(tl.float32)
         grad = tl.exp(scores - lse) - smoothing / size
         grad = tl.where(columns == known, grad - (1 - smoothing), grad)
         grad = tl.where(real, grad * weight, 0.0)
