@@ -40,7 +40,7 @@ class TextOptions(OutputOptions):
     text: tuple[str, ...] = ()
     """Training text: files, folders, globs, or - for standard input. Without it, the built-in text."""
     valid: tuple[str, ...] = ()
-    """Validation text. Without --valid and --test, the last tenth of the training text is held out."""
+    """Validation text. Without `valid` and `test`, the last tenth of the training text is held out."""
     test: tuple[str, ...] = ()
     """Test text, which the run remembers for `regard evaluate`."""
     hold: float = 0.1
@@ -121,7 +121,7 @@ class TrainingOptions:
     size: Literal["small", "medium"] = "small"
     """Which defaults: for seconds on a CPU, or for minutes on a GPU."""
     resume: bool = False
-    """Go on with the stopped training in --out, with the options and the text it began with."""
+    """Go on with the stopped training in `out`, with the options and the text it began with."""
 
     def __post_init__(self) -> None:
         positive = (

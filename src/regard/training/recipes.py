@@ -27,7 +27,7 @@ class Recipe:
             if part in chosen and part not in given:
                 path = Path(data) / chosen[part]
                 if not path.is_file():
-                    where = "put it there, or say where it is with --data FOLDER"
+                    where = "put it there, or name its folder with `data`"
                     raise UserError(f"{path}: this recipe's text is not there; {where}")
                 chosen[part] = str(path)
         return {**chosen, **given}

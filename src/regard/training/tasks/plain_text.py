@@ -30,7 +30,7 @@ SAMPLE_TOKENS = 100
 class PlainText(TextTask):
     def __init__(self, options: Options):
         self.train, self.valid, self.test = _texts(options.data)
-        held = f"the last {options.data.hold:.0%} of the text is held out for validation; --hold 0: nothing"
+        held = f"the last {options.data.hold:.0%} of the text is held out for validation; `hold` 0 holds nothing out"
         self.notes = [held] if self.valid and not options.data.valid else []
         self.tokenizer, self._encoded = train_tokenizer(
             [source.text for source in self.train], options.tokens
