@@ -188,7 +188,7 @@ def test_arpa_round_trip_and_mixing(run: Path, regard_cli):
         (["train", "--recipe", "nothing"], ["unknown recipe", "wikitext2-lstm-650"]),
         (
             ["train", "--recipe", "wikitext2-lstm-650", "--data", "nowhere"],
-            ["nowhere/wikitext-2/train.txt", "--data FOLDER"],
+            ["nowhere/wikitext-2/train.txt", "name its folder with --data"],
         ),
         (["train", "--recipe"], ["--recipe needs a value"]),
         (["train", "lstm", "--recipe", "wikitext2-lstm-650"], ["leave out lstm"]),

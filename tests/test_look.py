@@ -250,6 +250,7 @@ def run(tmp_path_factory) -> Path:
         "transformer",
         text=str(folder / "text.txt"),
         out=str(folder / "run"),
+        tokens="word",
         steps=3,
         evaluate_every=3,
         **sizes,
@@ -273,7 +274,7 @@ def test_the_verb_prints_writes_and_refuses(run: Path, regard_cli):
     refusals = (
         (["--out", "map.gif"], "--out writes .svg, .png, .html, .tsv or .json"),
         (["--sites", "nowhere"], "no site matches"),
-        (["--form", "map"], "--form says what"),
+        (["--form", "map"], "--form chooses a picture"),
     )
     for arguments, words in refusals:
         refused = regard_cli("look", run / "run", "--text", "a", *arguments)

@@ -79,7 +79,7 @@ def test_the_right_weight_is_that_of_the_best_head():
 
 
 def test_a_transformer_learns_ab_and_looks_at_the_b():
-    rows = regard.puzzle("ab", families=["transformer", "rnn"], steps=60, tests=[4, 6]).rows
+    rows = regard.puzzle("ab", families=["transformer", "rnn"], steps=60, tests=[4, 6]).results
     short = next(row for row in rows if (row.family, row.length) == ("transformer", 4))
     assert short.accuracy > 0.95
     assert short.right_weight > 1 / 6  # more than one of six places alike
@@ -147,11 +147,12 @@ def test_the_interval_holds_its_share():
     assert low + high == pytest.approx(1)  # symmetric about a half
 
 
+@pytest.mark.slow
 def test_a_transformer_learns_to_look_a_key_up():
     """It needs two layers at once (Olsson et al. 2022).
 
     One sees which key stood before a value, the other one finds the key that is asked for.
     """
-    (four,) = regard.puzzle("recall", families=["transformer"], steps=500, tests=[4]).rows
+    (four,) = regard.puzzle("recall", families=["transformer"], steps=500, tests=[4]).results
     assert four.low > 0.9
     assert four.right_weight > 0.8

@@ -121,18 +121,32 @@ def _frame(x: float, y: float, width: float, height: float) -> str:
     return f'<rect {place} {size} fill="none" stroke="{ACCENT}" stroke-width="{line:.3g}"/>'
 
 
-def mosaic(panels: Sequence[Panel], title: str = "", right: Collection[tuple[int, int]] = ()) -> str:
-    """Draw a small map for each head: a row of maps for each site. Gold links are framed."""
-    side, gap = 96, 12
+SIDE, GAP = 96, 12  # of the small maps of a mosaic
+
+
+def mosaic(
+    panels: Sequence[Panel],
+    title: str = "",
+    right: Collection[tuple[int, int]] = (),
+    rows: Sequence[str] = (),
+    columns: Sequence[str] = (),
+) -> str:
+    """Draw a small map for each head: a row of maps for each site. Gold links are framed.
+
+    Labels of rows stand left of the first map, labels of columns under the last row of maps.
+    """
+    side, gap = SIDE, GAP
     legible = [[_legible(map_QK, title) for map_QK in panel.maps_HQK] for panel in panels]
     unsigned = [maps[0][1] for panel, maps in zip(panels, legible, strict=True) if not panel.signed]
     title = unsigned[0] if unsigned else title
     widest = max(len(panel.maps_HQK) for panel in panels)
-    left, top = _label_width([panel.name for panel in panels], longest=WIDER), (2.0 if title else 0.5) * FONT
+    names, top = _label_width([panel.name for panel in panels], longest=WIDER), (2.0 if title else 0.5) * FONT
+    left = names + (_label_width(rows) if rows else 0)
     marks, high = [_title(title)] if title else [], side + gap + FONT
     for s, (panel, maps) in enumerate(zip(panels, legible, strict=True)):
         y = top + s * high + FONT
-        marks.append(_text(left - 6, y + side / 2, panel.name, "end", longest=WIDER))
+        marks.append(_text(names - 6, y + side / 2, panel.name, "end", longest=WIDER))
+        marks += _side_labels(rows, left - 4, y, turned=False)
         for h, (map_QK, _) in enumerate(maps):
             x = left + h * (side + gap)
             marks.append(_text(x + side / 2, y - 6, panel.heads[h] if panel.heads else f"head {h}", "middle"))
@@ -142,7 +156,22 @@ def mosaic(panels: Sequence[Panel], title: str = "", right: Collection[tuple[int
             marks.append(
                 f'<rect x="{x:.1f}" y="{y:.1f}" width="{side}" height="{side}" fill="none" stroke="#bbb"/>'
             )
-    return _svg(max(left + widest * (side + gap), _wide(title)), top + len(panels) * high + 4, marks)
+    bottom = top + len(panels) * high - gap
+    for h in range(len(panels[-1].maps_HQK)):
+        marks += _side_labels(columns, left + h * (side + gap), bottom + 4, turned=True)
+    height = bottom + gap + 4 + (_label_width(columns) if columns else 0)
+    return _svg(max(left + widest * (side + gap), _wide(title)), height, marks)
+
+
+def _side_labels(words: Sequence[str], x: float, y: float, turned: bool) -> list[str]:
+    """Label the side of a small map: downwards, or turned and to the right."""
+    if not words:
+        return []
+    step = SIDE / len(words)
+    places = range(0, len(words), _every(step))
+    if turned:
+        return [_text(x + (place + 0.5) * step, y, words[place], "end", turned=True) for place in places]
+    return [_text(x, y + (place + 0.5) * step, words[place], "end") for place in places]
 
 
 def before_and_after(before: str, after: str, title: str) -> str:
@@ -239,8 +268,9 @@ def draw(
     if array.ndim == 2:
         return heat_map(array, rows, columns, title)
     if array.ndim == 3:
-        return mosaic([Panel("", array)], title)
-    return mosaic([Panel(f"layer {number}", maps) for number, maps in enumerate(array)], title)
+        return mosaic([Panel("", array)], title, rows=rows, columns=columns)
+    panels = [Panel(f"layer {number}", maps) for number, maps in enumerate(array)]
+    return mosaic(panels, title, rows=rows, columns=columns)
 
 
 def _names(words: Sequence[str] | None, size: int, axis: str) -> list[str]:

@@ -150,8 +150,8 @@ def inputs_of(name: str) -> dict[str, Any]:
 def run_lesson(name: str, **inputs: Any) -> Lesson:
     """Run a lesson. Inputs that are given replace the defaults.
 
-    >>> run_lesson("attention").value("output in base 3")
-    [0.5, 0.5]
+    >>> run_lesson("averaging").value("average")
+    [0.75, 0.25]
     """
     chosen = inputs_of(name)
     for input_name, value in inputs.items():
@@ -170,12 +170,12 @@ def parse(name: str, setting: str) -> tuple[str, Any]:
     input_name, equals, text = setting.partition("=")
     defaults = inputs_of(name)
     if not equals or input_name not in defaults:
-        raise UserError(f"--set {setting!r}: {_inputs(name)}")
+        raise UserError(f"`set` {setting!r}: {_inputs(name)}")
     try:
         return input_name, _read(text, defaults[input_name])
     except ValueError:
         example = _example(defaults[input_name])
-        raise UserError(f"--set {setting!r}: {input_name} is written like {example}") from None
+        raise UserError(f"`set` {setting!r}: {input_name} is written like {example}") from None
 
 
 def _read(text: str, like: Any) -> Any:

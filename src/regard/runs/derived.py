@@ -44,7 +44,7 @@ def mix(first: Run | str | Path, second: Run | str | Path, valid: str | Path | S
     """
     one, two = as_run(first), as_run(second)
     if one.tokenizer.to_json() != two.tokenizer.to_json():
-        same = "train them on the same text with the same --tokens"
+        same = "train them on the same text with the same `tokens`"
         raise UserError(f"two runs can be mixed only if they read the same tokens; {same}")
     sources: list[Source] = read(valid)
     if not sources:

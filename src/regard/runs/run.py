@@ -114,20 +114,20 @@ class Run:
         records = self.config.texts.test or self.config.texts.valid
         if not records:
             raise UserError(
-                "this run was trained without validation or test text; say which text: --text FILE"
+                "this run was trained without validation or test text; name the text with `text`"
             )
         return [self.read_again(record) for record in records]
 
     def read_again(self, record: TextRecord) -> Source:
         if record.name == "-":
             raise UserError(
-                "this run's text came from standard input and is gone; say which text: --text FILE"
+                "this run's text came from standard input and is gone; name the text with `text`"
             )
         whole = built_in_text() if record.name == BUILT_IN else read_file(record.paths(self.folder)[0])
         source = Source(whole.name, whole.text[record.first :], record.first)
         if source.sha256 != record.sha256:
             raise UserError(
-                f"{source.name}: has changed since the run was trained; name the text yourself: --text FILE"
+                f"{source.name}: has changed since the run was trained; name the text with `text`"
             )
         return source
 
@@ -139,7 +139,7 @@ class Run:
             pairs = parallel.hold_out(pairs)[1]
         _, pairs = encode_pairs(pairs, *self.both_tokenizers(), self.config.longest or 1 << 30)
         if pairs.record()["sha256"] != record.sha256:
-            files = "name the text yourself: --source FILE --target FILE"
+            files = "name the text with `source` and `target`"
             raise UserError(f"{record.name}: has changed since the run was trained; {files}")
         return pairs
 
@@ -172,7 +172,7 @@ def describe(model: LanguageModel, texts: Texts = Texts(), **known: Any) -> RunC
 def require_plain_text(run: Run) -> Run:
     """The run, if it goes on from a text; an error if its state begins with something else."""
     if run.model.given is not None:
-        raise UserError("this run translates; use regard translate, or evaluate with --source and --target")
+        raise UserError("this run translates; use regard translate, or regard evaluate with `source` and `target`")
     return run
 
 

@@ -45,7 +45,7 @@ class TextOptions(OutputOptions):
     text: tuple[str, ...] = ()
     """Training text: files, folders, globs, or - for standard input. Without it, the built-in text."""
     valid: tuple[str, ...] = ()
-    """Validation text. Without --valid and --test, the last tenth of the training text is held out."""
+    """Validation text. Without `valid` and `test`, the last tenth of the training text is held out."""
     test: tuple[str, ...] = ()
     """Test text. The run stores its path, and `regard evaluate` measures it by default."""
     hold: float = 0.1
@@ -132,7 +132,7 @@ class TrainingOptions:
     size: Literal["small", "medium"] = "small"
     """Size of the default model and training: small (seconds on a CPU) or medium (minutes on a GPU)."""
     resume: bool = False
-    """Continue the stopped training in --out, with its own options and text."""
+    """Continue the stopped training in `out`, with its own options and text."""
 
     def __post_init__(self) -> None:
         positive = (

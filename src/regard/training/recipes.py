@@ -32,7 +32,7 @@ class Recipe:
             if part in chosen and part not in given:
                 path = Path(data) / chosen[part]
                 if not path.is_file():
-                    advice = "put it there, or name its folder with --data FOLDER"
+                    advice = "put it there, or name its folder with `data`"
                     raise UserError(f"{path}: this recipe's text is not there; {advice}")
                 chosen[part] = str(path)
         return {**chosen, **given}

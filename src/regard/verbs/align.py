@@ -227,7 +227,7 @@ def _attended(
     run: Run, pairs: Parallel | None, way: Way, sinks: bool, reverse: OtherRun, symmetry: Symmetry
 ) -> Aligned:
     if not crossing_sites(run.model):
-        raise UserError("this translator has no attention (--score none): there is nothing to align by")
+        raise UserError("this translator has no attention (`score` none): there is nothing to align by")
     encoded, pairs = run.encode_pairs(pairs or run.held_out_pairs())
     baseline = model_1(pairs)
     maps = attention_maps(run.model, *run.both_tokenizers(), encoded, pairs, way, not sinks)

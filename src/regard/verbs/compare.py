@@ -7,6 +7,7 @@ import shutil
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass
+from html import escape
 from pathlib import Path
 from typing import Any, get_args
 
@@ -22,6 +23,7 @@ from regard.probabilities.ranking import Result, notes, ranked_rows
 from regard.runs.derived import to_best_device
 from regard.runs.formats import load
 from regard.runs.formats.folder import CONFIG, TRAINING, check_free
+from regard.tables import Table, TableRows, html_table
 from regard.text.builtin import built_in_text
 from regard.text.documents import Document
 from regard.text.files import hold_out_files, read
@@ -30,7 +32,7 @@ from regard.training.log import METRICS, TIMING
 from regard.training.options import TrainingOptions, with_defaults
 from regard.training.task import Listener, ignore_reports
 from regard.verbs.arguments import Files, Names
-from regard.verbs.compare_report import for_people, write_report
+from regard.verbs.compare_report import for_people, print_table, write_report
 from regard.verbs.parsing import parse
 from regard.verbs.printing import print_json, tell
 from regard.verbs.train import Trained, train
@@ -43,7 +45,9 @@ Families = Mapping[str, Family]  # the class of each family, by its name in the 
 
 
 @dataclass(frozen=True)
-class Comparison:
+class Comparison(Table):
+    """The figures of the families, and the folder that holds the runs and the report."""
+
     out: Path
     results: list[Result]
     notes: list[str]
@@ -52,6 +56,17 @@ class Comparison:
     def table(self) -> list[dict[str, Any]]:
         """A row for each family, the best first, figures over seeds. Rows that cannot be ranked stand last."""
         return sorted(ranked_rows(self.results), key=lambda row: (row["rank"] is None, row["rank"] or 0))
+
+    def rows(self) -> TableRows:
+        """A row for each family, the best first."""
+        return self.table()
+
+    def _repr_html_(self) -> str:
+        """In a notebook: the table as it is printed, the notes and the bars."""
+        notes = "".join(f"<p>{escape(note)}</p>" for note in self.notes)
+        bars = self.out / "comparison.svg"
+        picture = bars.read_text(encoding="utf-8") if bars.is_file() else ""
+        return html_table([for_people(row) for row in self.table()]) + notes + picture
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -373,7 +388,7 @@ def main(arguments: list[str]) -> None:
     if call.json:
         print_json(comparison.to_json())
         return
-    _print_table([for_people(row) for row in comparison.table()])
+    print_table([for_people(row) for row in comparison.table()])
     for note in comparison.notes:
         print(note)
     print(f"\n{comparison.out}/report.html shows it.")
@@ -383,19 +398,3 @@ def _tell_result(result: Result) -> None:
     figure = result.measure.bits_per_byte
     reached = "no figure" if figure is None else f"{figure:.3f} bits per byte"
     tell(f"\r{result.name:<14} {reached:<22} after {result.seconds:.1f} s\x1b[K")
-
-
-def _print_table(rows: list[dict[str, str]]) -> None:
-    from rich.console import Console
-    from rich.table import Column as Heading
-    from rich.table import Table
-
-    family, *figures = rows[0]
-    headings = [
-        Heading(family, no_wrap=True),
-        *(Heading(name, justify="right", no_wrap=True) for name in figures),
-    ]
-    table = Table(*headings, box=None, padding=(0, 1))
-    for row in rows:
-        table.add_row(*row.values())
-    Console().print(table)

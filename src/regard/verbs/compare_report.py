@@ -47,3 +47,20 @@ def write_report(
     ]  # one model alone is compared with nobody
     passages = [(ladder.tokens, ladder.names, ladder.nll_NM.tolist()) for ladder in several]
     write_atomically(out / "report.html", charts.page("Comparison", parts, shown, notes, passages).encode())
+
+
+def print_table(rows: list[dict[str, str]]) -> None:
+    """Print the table of a comparison."""
+    from rich.console import Console
+    from rich.table import Column as Heading
+    from rich.table import Table
+
+    family, *figures = rows[0]
+    headings = [
+        Heading(family, no_wrap=True),
+        *(Heading(name, justify="right", no_wrap=True) for name in figures),
+    ]
+    table = Table(*headings, box=None, padding=(0, 1))
+    for row in rows:
+        table.add_row(*row.values())
+    Console().print(table)

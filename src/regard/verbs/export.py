@@ -33,7 +33,7 @@ def export(run: RunLike, to: To, *, format: str | None = None) -> Path:
     opened, out = as_run(run), Path(to)
     form = _format(opened, out, format)
     if out.exists():
-        raise UserError(f"{out}: exists already; choose another --to or remove it")
+        raise UserError(f"{out}: exists already; choose another `to`, or remove it")
     with _whole(out, is_file=bool(form.endings)) as beside:
         form.write(opened, beside)
     return out
@@ -45,7 +45,7 @@ def _format(run: Run, out: Path, name: str | None) -> Format:
         chosen = format_named(name)
         if by_ending not in (None, chosen) or (chosen.endings and by_ending is None):
             there = f"ends in {' or '.join(chosen.endings)}" if chosen.endings else "is a folder"
-            raise UserError(f"{out}: {chosen.about} {there}; choose another --to or --format")
+            raise UserError(f"{out}: {chosen.about} {there}; choose another `to` or `format`")
         return chosen
     if by_ending is not None:
         return by_ending
@@ -67,7 +67,7 @@ def _whole(out: Path, is_file: bool) -> Iterator[Path]:
             yield beside
             flush(beside)
             if out.exists():
-                raise UserError(f"{out}: exists already; choose another --to or remove it")
+                raise UserError(f"{out}: exists already; choose another `to`, or remove it")
             os.rename(beside, out)
             flush(out.parent)
     finally:

@@ -298,6 +298,7 @@ def _check_texts(out: Path, task: TextTask, began: Began) -> None:
 
 
 def main(arguments: list[str]) -> None:
+    from regard.verbs.help import flags
     from regard.verbs.printing import print_json, print_lines, tell
     from regard.verbs.train_options import live_line, parse_train, print_usage
 
@@ -307,7 +308,7 @@ def main(arguments: list[str]) -> None:
     call = parse_train(arguments)
     trained = train(**call.values, listener=live_line(quiet=call.json))
     for note in trained.run.config.notes:
-        tell(note)
+        tell(flags(note))
     result = trained.to_json()
     if call.json:
         print_json(result)

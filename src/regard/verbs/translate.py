@@ -160,7 +160,7 @@ def _what_if(run: Run, text: str, link: str, search: Search) -> WhatIf:
     source, target = run.both_tokenizers()
     sites = crossing_sites(run.model)
     if not sites:
-        raise UserError("this translator has no attention (--score none): there is no link to move")
+        raise UserError("this translator has no attention (`score` none): there is no link to move")
     sure, possible = parse_line(link, "`what_if`")
     if len(sure) != 1 or possible:
         raise UserError("`what_if` is one link: i-j, source word i and target word j, from 0")
@@ -199,7 +199,7 @@ def _row(source: str, translated: Translation) -> dict[str, Any]:
 
 def _draw(translated: Translation, out: Any) -> None:
     if not translated.attention:
-        raise UserError("this translator has no attention (--score none): there is nothing to draw")
+        raise UserError("this translator has no attention (`score` none): there is nothing to draw")
     site, weights_HTS = list(translated.attention.items())[-1]
     title = site if len(weights_HTS) == 1 else f"{site}, mean of {len(weights_HTS)} heads"
     write_picture(

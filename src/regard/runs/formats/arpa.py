@@ -49,7 +49,7 @@ class Arpa(Format):
                 f"an ARPA file holds an n-gram model; this run is of the family {run.model.family}"
             )
         if not isinstance(run.tokenizer, WordTokenizer):
-            raise UserError(f"an ARPA file holds words; this run reads --tokens {run.tokenizer.kind}")
+            raise UserError(f"an ARPA file holds words; this run reads `tokens` {run.tokenizer.kind}")
         write(run.model, run.tokenizer, out)
 
 

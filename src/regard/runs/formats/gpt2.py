@@ -68,9 +68,9 @@ class Gpt2(Format):
                 f"a GPT-2 checkpoint holds a transformer; this run is of the family {run.model.family}"
             )
         if not isinstance(run.tokenizer, SubwordTokenizer):
-            train = "train one with --tokens bpe"
+            train = "train one with `tokens` bpe"
             raise UserError(
-                f"GPT-2 reads byte-pair encoding; this run reads --tokens {run.tokenizer.kind}: {train}"
+                f"GPT-2 reads byte-pair encoding; this run reads `tokens` {run.tokenizer.kind}: {train}"
             )
         write(run.model, run.tokenizer, out)
 

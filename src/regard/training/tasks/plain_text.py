@@ -32,8 +32,8 @@ class PlainText(TextTask):
 
     def __init__(self, options: Options):
         self.train, self.valid, self.test = _texts(options.data)
-        note = f"the last {options.data.hold:.0%} of the text is held out for validation; --hold 0: nothing"
-        self.notes = [note] if self.valid and not options.data.valid else []
+        share = f"the last {options.data.hold:.0%} of the text"
+        self.notes = [f"{share} is held out for validation; `hold` 0 holds nothing out"] if self.valid and not options.data.valid else []
         self.tokenizer, self._encoded = train_tokenizer(
             [source.text for source in self.train], options.tokens
         )
