@@ -53,7 +53,9 @@ def chart(results: Sequence[Forgetting]) -> altair.VConcatChart:
         _lines(seconds, colour, "Seconds to read a text", "tokens", "log"),
     )
     lower = altair.hconcat(
-        _lines(rises["cut"], colour, "Rise of the loss when the context is cut", "tokens that stay", "linear"),
+        _lines(
+            rises["cut"], colour, "Rise of the loss when the context is cut", "tokens that stay", "linear"
+        ),
         _lines(
             rises["shuffled"],
             colour,
@@ -77,6 +79,8 @@ def _lines(
     return (
         altair.Chart(altair.Data(values=points))
         .mark_line(point=True)
-        .encode(x=altair.X("k:Q", title=across, scale=altair.Scale(type="log", nice=False)), y=up, color=colour)
+        .encode(
+            x=altair.X("k:Q", title=across, scale=altair.Scale(type="log", nice=False)), y=up, color=colour
+        )
         .properties(width=WIDTH, height=HEIGHT, title=title)
     )

@@ -49,7 +49,11 @@ def copying(text: str = TEXT, word: str = "Yellen", match: float = 4.0, sentinel
     keys = torch.eye(len(words), dtype=torch.float64)
     pointer = weigh(_row(scores_1T), _row(keys), score=Dot(), mask=everything)[0]
     gated = weigh(
-        _row(scores_1T), _row(keys), score=Dot(), mask=everything, normalise=softmax_with_extra(_row(((sentinel,),)))
+        _row(scores_1T),
+        _row(keys),
+        score=Dot(),
+        mask=everything,
+        normalise=softmax_with_extra(_row(((sentinel,),))),
     )[0]
     average = CopyPrediction(vocabulary, pointer / 2, ids, places, size)
     gate = CopyPrediction(vocabulary, gated[:, :, :-1], ids, places, size)

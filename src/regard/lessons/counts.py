@@ -45,7 +45,7 @@ def counting(
     prompt = [tokenizer.start, *tokenizer.prompt(sentences[0].split()[0])]
     counts = models["counted"]
     steps = generate(counts, counts.begin(1), [prompt], Writing(length=8, end=tokenizer.end))
-    written = tokenizer.decode([*prompt[1:], *(int(step.token_B) for step in steps)]).strip()
+    written = tokenizer.decode([*prompt[1:], *(step.tokens[0] for step in steps)]).strip()
     return [
         Step(
             "Count and normalise",

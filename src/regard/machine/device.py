@@ -40,10 +40,14 @@ def choose_machine(precision: Precision) -> Machine:
     return Machine(device, bf16, bf16_rate if bf16 else fp32_rate)
 
 
-def in_precision(precision: Precision) -> torch.autocast:
-    """A context for linear layers in bf16: with `bf16`, and with `auto` if bf16 is faster here."""
+def check_precision(precision: str) -> None:
     if precision not in get_args(Precision):
         raise UserError(f"`precision` must be one of {', '.join(get_args(Precision))}; not {precision!r}")
+
+
+def in_precision(precision: Precision) -> torch.autocast:
+    """A context for linear layers in bf16: with `bf16`, and with `auto` if bf16 is faster here."""
+    check_precision(precision)
     bf16 = choose_machine("auto").bf16 if precision == "auto" else precision == "bf16"
     return torch.autocast(best_device().type, torch.bfloat16, enabled=bf16)
 

@@ -29,6 +29,7 @@ STEPS_AT_ONCE = 512  # the random numbers of this many steps are computed in one
 class Written:
     """One token for each row. A row that has ended has the token ENDED and the log-probability 0."""
 
+    tokens: list[int]  # on the host
     token_B: Tensor
     log_prob_B: Tensor
     likeliest_BK: Tensor  # the K likeliest tokens at this position; K is Writing.likeliest
@@ -205,16 +206,17 @@ class _Rows:
     def _written(self, choice: Choice) -> Written:
         """Add the chosen tokens to the history, and return one entry for every row, ended rows included."""
         size, end, places = len(self._history), self._writing.end, list[int]()
+        tokens = [ENDED] * size
         for place, (row, token) in enumerate(zip(self._batch, choice.tokens(), strict=True)):
             if row in self.alive:
                 places.append(place)
+                tokens[row] = token
                 self._history[row].append(token)
                 if token == end:
                     self.alive.remove(row)
         if len(places) == size:
-            return Written(
-                choice.token_B, choice.log_prob_B, choice.likeliest_BK, choice.likeliest_log_prob_BK
-            )
+            likeliest = choice.likeliest_BK, choice.likeliest_log_prob_BK
+            return Written(tokens, choice.token_B, choice.log_prob_B, *likeliest)
         rows = self._on_device([self._batch[place] for place in places])
 
         def spread(values: Tensor, filler: float) -> Tensor:
@@ -222,7 +224,7 @@ class _Rows:
             return out.index_copy_(0, rows, values[self._on_device(places)])
 
         parts = (choice.token_B, ENDED), (choice.log_prob_B, 0.0), (choice.likeliest_BK, ENDED)
-        return Written(*(spread(*part) for part in (*parts, (choice.likeliest_log_prob_BK, 0.0))))
+        return Written(tokens, *(spread(*part) for part in (*parts, (choice.likeliest_log_prob_BK, 0.0))))
 
     def _on_device(self, numbers: Sequence[Any]) -> Tensor:
         return torch.tensor(numbers, device=self._model.device)

@@ -160,7 +160,7 @@ def _sampled(
     writing = Writing(length=max(longest), end=end, sampling=search.sampling, seed=search.seed)
     for written in generate(model, state, prompts, writing, numbers):
         for row, (token, log_prob) in enumerate(
-            zip(written.token_B.tolist(), written.log_prob_B.tolist(), strict=True)
+            zip(written.tokens, written.log_prob_B.tolist(), strict=True)
         ):
             if token != ENDED and len(ids[row]) < longest[row]:
                 ids[row].append(token)

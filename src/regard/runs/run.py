@@ -113,16 +113,12 @@ class Run:
         """The test or validation text that the run was given when it was trained."""
         records = self.config.texts.test or self.config.texts.valid
         if not records:
-            raise UserError(
-                "this run was trained without validation or test text; name the text with `text`"
-            )
+            raise UserError("this run was trained without validation or test text; name the text with `text`")
         return [self.read_again(record) for record in records]
 
     def read_again(self, record: TextRecord) -> Source:
         if record.name == "-":
-            raise UserError(
-                "this run's text came from standard input and is gone; name the text with `text`"
-            )
+            raise UserError("this run's text came from standard input and is gone; name the text with `text`")
         whole = built_in_text() if record.name == BUILT_IN else read_file(record.paths(self.folder)[0])
         source = Source(whole.name, whole.text[record.first :], record.first)
         if source.sha256 != record.sha256:
@@ -172,7 +168,9 @@ def describe(model: LanguageModel, texts: Texts = Texts(), **known: Any) -> RunC
 def require_plain_text(run: Run) -> Run:
     """The run, if it goes on from a text; an error if its state begins with something else."""
     if run.model.given is not None:
-        raise UserError("this run translates; use regard translate, or regard evaluate with `source` and `target`")
+        raise UserError(
+            "this run translates; use regard translate, or regard evaluate with `source` and `target`"
+        )
     return run
 
 

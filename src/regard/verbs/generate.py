@@ -1,14 +1,23 @@
 """regard generate RUN: write text after a prompt."""
 
+import copy
+import dataclasses
 import sys
 from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
 
 from regard.errors import UserError, notify
 from regard.inside.edit_model import edited
+from regard.machine.device import Precision, check_precision
 from regard.probabilities import decoder
+from regard.probabilities.captured import CapturedBody, body_for
 from regard.probabilities.decoder import Writing
 from regard.probabilities.sampling import Sampling
+from regard.probabilities.stop_text import StopText
 from regard.ranges import check_seed
+from regard.runs.derived import to_best_device
 from regard.runs.run import Run, require_plain_text
 from regard.tables import visible
 from regard.tokens.contract import Tokenizer
@@ -25,9 +34,12 @@ def generate(
     temperature: float = 1.0,
     top_k: int | None = None,
     top_p: float | None = None,
+    stop: str | None = None,
     count: int = 1,
     seed: int = 1,
     edit: Edits = None,
+    precision: Precision = "fp32",
+    compile: bool = False,
 ) -> list[str]:
     """Write text after a prompt. Each returned text begins after the prompt.
 
@@ -40,38 +52,76 @@ def generate(
         temperature: Below 1, likely tokens are preferred; above 1, less so. 0 takes the likeliest token.
         top_k: Sample from the k likeliest tokens.
         top_p: Sample from the smallest set of likeliest tokens whose probabilities sum to this share.
+        stop: End a text before this string.
         count: The number of texts.
         seed: The same seed gives the same texts. The first of several texts does not depend on `count`.
         edit: Change the model: a JSON file of edits, or the JSON itself.
+        precision: The precision of the weights. auto: bf16 on a GPU, fp32 elsewhere.
+        compile: Compile the decoder's step. The first text waits for the compiler; long and many texts gain.
     """
-    sampling = Sampling(temperature=temperature, top_k=top_k, top_p=top_p)
+    options: dict[str, Any] = {"temperature": temperature, "top_k": top_k, "top_p": top_p, "stop": stop, "count": count}
+    options |= {"seed": seed, "edit": edit, "precision": precision, "compile": compile}
     texts = [""] * count
-    for pieces in stream(edited(run, edit), prompt, length, count, seed, sampling):
+    for pieces in stream(run, prompt, length=length, **options):
         texts = [text + piece for text, piece in zip(texts, pieces, strict=True)]
     return texts
 
 
+def _prepared(run: Run, precision: Precision) -> Run:
+    """The run on the best device, with its weights in the precision."""
+    check_precision(precision)
+    to_best_device(run.model)
+    halves = precision == "bf16" or (precision == "auto" and run.model.device.type == "cuda")
+    if not halves or any(member.model.learns != "descent" for member in run.model.members()):
+        return run
+    return dataclasses.replace(run, model=copy.deepcopy(run.model).bfloat16())
+
+
 def stream(
-    run: Run, prompt: str, length: int, count: int, seed: int, sampling: Sampling
+    run: Run | str | Path,
+    prompt: str,
+    *,
+    length: int,
+    temperature: float,
+    top_k: int | None,
+    top_p: float | None,
+    stop: str | None,
+    count: int,
+    seed: int,
+    edit: Any,
+    precision: Precision,
+    compile: bool,
 ) -> Iterator[list[str]]:
-    """Yield the next piece of each of `count` texts."""
-    require_plain_text(run)
+    """Yield the next piece of each of `count` texts. The options are those of generate()."""
+    sampling = Sampling(temperature=temperature, top_k=top_k, top_p=top_p)
     if length < 1 or count < 1:
         raise UserError("`length` and `count` must be 1 or more")
-    tokenizer, model = run.tokenizer, run.model
-    prompt_ids = tokenizer.prompt(prompt)
-    unknown = sum(token == tokenizer.unknown for token in prompt_ids)
+    if stop == "":
+        raise UserError("`stop` must not be empty; leave it out to stop nowhere")
+    opened = _prepared(require_plain_text(edited(run, edit)), precision)
+    tokenizer, model = opened.tokenizer, opened.model
+    ids = [tokenizer.start, *_prompt_ids(tokenizer, prompt)]
+    decoders = [tokenizer.decoder(ids[-1]) for _ in range(count)]
+    texts = [StopText(stop) for _ in range(count)]
+    body = partial(CapturedBody, compiles=True) if compile and model.steady else body_for
+    writing = Writing(length=length, end=tokenizer.stop, sampling=sampling, seed=check_seed(seed), body=body)
+    for written in decoder.generate(model, model.begin(count), [ids] * count, writing):
+        rows = zip(texts, decoders, written.tokens, strict=True)
+        yield [text.add("" if token == decoder.ENDED else decode(token)) for text, decode, token in rows]
+        if all(text.ended for text in texts):
+            return
+    yield [text.rest() for text in texts]
+
+
+def _prompt_ids(tokenizer: Tokenizer, prompt: str) -> list[int]:
+    """Encode the prompt. A notice names what the model has not seen in training."""
+    ids = tokenizer.prompt(prompt)
+    unknown = sum(token == tokenizer.unknown for token in ids)
     if unknown:
         kind = "characters" if tokenizer.kind == "char" else "tokens"
         seen = "were never seen in training and are read as <unk>"
-        notify(f"{unknown} of the prompt's {len(prompt_ids)} {kind} {seen}{_names(tokenizer, prompt)}")
-    ids = [tokenizer.start, *prompt_ids]
-    decoders = [tokenizer.decoder(ids[-1]) for _ in range(count)]
-    writing = Writing(length=length, end=tokenizer.stop, sampling=sampling, seed=check_seed(seed))
-    steps = decoder.generate(model, model.begin(count), [ids] * count, writing)
-    for written in steps:
-        tokens = zip(decoders, written.token_B.tolist(), strict=True)
-        yield ["" if token == decoder.ENDED else decode(token) for decode, token in tokens]
+        notify(f"{unknown} of the prompt's {len(ids)} {kind} {seen}{_names(tokenizer, prompt)}")
+    return ids
 
 
 def _names(tokenizer: Tokenizer, prompt: str) -> str:
@@ -93,20 +143,11 @@ def main(arguments: list[str]) -> None:
         print("\n---\n".join(show_text(prompt + text) for text in generate(**call.values)))
 
 
-def _print_live(
-    run: str,
-    prompt: str,
-    length: int,
-    temperature: float,
-    top_k: int | None,
-    top_p: float | None,
-    count: int,
-    seed: int,
-    edit: str | None,
-) -> None:
+def _print_live(run: str, prompt: str, **options: Any) -> None:
     """Print each piece as soon as the model has written it."""
-    sampling = Sampling(temperature=temperature, top_k=top_k, top_p=top_p)
-    piece = ""
-    for number, (piece,) in enumerate(stream(edited(run, edit), prompt, length, count, seed, sampling)):
-        print(show_text(prompt * (number == 0) + piece), end="", flush=True)
+    piece = prompt
+    print(show_text(prompt), end="", flush=True)
+    for (new,) in stream(run, prompt, **options):
+        piece = new or piece
+        print(show_text(new), end="", flush=True)
     sys.stdout.write("" if piece.endswith("\n") else "\n")

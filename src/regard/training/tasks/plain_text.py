@@ -33,7 +33,11 @@ class PlainText(TextTask):
     def __init__(self, options: Options):
         self.train, self.valid, self.test = _texts(options.data)
         share = f"the last {options.data.hold:.0%} of the text"
-        self.notes = [f"{share} is held out for validation; `hold` 0 holds nothing out"] if self.valid and not options.data.valid else []
+        self.notes = (
+            [f"{share} is held out for validation; `hold` 0 holds nothing out"]
+            if self.valid and not options.data.valid
+            else []
+        )
         self.tokenizer, self._encoded = train_tokenizer(
             [source.text for source in self.train], options.tokens
         )
@@ -77,7 +81,7 @@ class PlainText(TextTask):
         decode = self.tokenizer.decoder(self.tokenizer.start)
         prompt, state = [[self.tokenizer.start]], model.begin(1)
         written = generate(model, state, prompt, Writing(length=SAMPLE_TOKENS, end=self.tokenizer.stop))
-        tokens = (int(step.token_B) for step in written)
+        tokens = (step.tokens[0] for step in written)
         return "".join(decode(token) for token in tokens if token != ENDED)
 
 
