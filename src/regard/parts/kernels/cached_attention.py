@@ -93,5 +93,5 @@ def _kernel(
         mixed = mixed * shrink[:, None] + tl.sum(weights[:, :, None] * values[None, :, :], 1)
         total = total * shrink + tl.sum(weights, 1)
         highest = new
-        first += 2 * S
+        first += S
     tl.store(out_ptr + places, (mixed / total[:, None]).to(out_ptr.dtype.element_ty), mask=real)
