@@ -127,7 +127,10 @@ def test_a_sweep_of_the_last_state_is_the_other_texts_prediction(model: Transfor
         (lambda model: lens(model, WORD, ""), "nothing to trace"),
         (lambda model: lens(model, WORD, "the dog " * 20), "41 tokens and the model sees 31"),
         (lambda model: lens(Dan(WORD.size, Dan.Config()), WORD, "the"), "dan has no stack of layers"),
-        (lambda model: sweep(Dan(WORD.size, Dan.Config()), WORD, "the", "dog", "dog"), "dan has no stack of layers"),
+        (
+            lambda model: sweep(Dan(WORD.size, Dan.Config()), WORD, "the", "dog", "dog"),
+            "dan has no stack of layers",
+        ),
     ],
 )
 def test_what_cannot_be_traced_is_told(model: Transformer, call, words: str):

@@ -59,7 +59,13 @@ def generate(
         precision: The precision of the weights. auto: bf16 on a GPU, fp32 elsewhere.
         compile: Compile the decoder's step. The first text waits for the compiler; long and many texts gain.
     """
-    options: dict[str, Any] = {"temperature": temperature, "top_k": top_k, "top_p": top_p, "stop": stop, "count": count}
+    options: dict[str, Any] = {
+        "temperature": temperature,
+        "top_k": top_k,
+        "top_p": top_p,
+        "stop": stop,
+        "count": count,
+    }
     options |= {"seed": seed, "edit": edit, "precision": precision, "compile": compile}
     texts = [""] * count
     for pieces in stream(run, prompt, length=length, **options):
