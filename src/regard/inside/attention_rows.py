@@ -49,7 +49,7 @@ def weight_sites(model: LanguageModel, purpose: str) -> list[Site]:
     weights = [site for site in sites.values() if site.holds == "weights"]
     if weights:
         return weights
-    states = [name for name in sites if name.endswith((".gates", ".cell", "hidden", "features"))]
+    states = [name for name, site in sites.items() if site.remembers]
     instead = (
         f"it has {', '.join(states)} (regard look)"
         if states

@@ -91,12 +91,12 @@ def observe(model: LanguageModel, tokenizer: Tokenizer, reading: Reading, wanted
 def default_sites(model: LanguageModel) -> list[str]:
     """Return the sites that hold weights, or only those over the source if there is a source.
 
-    A family without weights has its gates, cells and hidden states instead.
+    For a family without weights, return its gates, cells and hidden states instead.
     """
     sites = model.sites()
     weights = [name for name, site in sites.items() if site.holds == "weights"]
     crossing = [name for name in weights if sites[name].crosses]
-    return crossing or weights or [name for name in sites if name.endswith((".gates", ".cell", "hidden"))]
+    return crossing or weights or [name for name, site in sites.items() if site.remembers]
 
 
 def _begin(model: LanguageModel, reading: Reading, look: Look | None = None) -> State:

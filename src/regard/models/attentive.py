@@ -101,7 +101,9 @@ class Attentive(LanguageModel):
         self.readout = Readout(vocabulary_size, width if config.tied else 2 * width, config.tied)
 
     def sites(self) -> dict[str, Site]:
-        own = declare(values_at("embedding"), *self.recurrence.sites().values(), values_at("hidden"))
+        own = declare(
+            values_at("embedding"), *self.recurrence.sites().values(), values_at("hidden", remembers=True)
+        )
         attention = attention_sites("attention", "BHTK", extra=copy_column(self.config.copy))
         return own | attention | declare(values_at("context"))
 

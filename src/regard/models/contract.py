@@ -235,6 +235,9 @@ class LanguageModel(nn.Module, ABC):
     learns: Learns = "descent"
     reads: Reads = "text"  # the kind of training data
     training_defaults: ClassVar[dict[str, Any]] = {}  # the family's own defaults of training options
+    # The family's own defaults of token options. A neural model with words replaces rare words by <unk>, and
+    # its figures cannot be compared with those of other tokens.
+    token_defaults: ClassVar[dict[str, Any]] = {"tokens": "bpe"}
     medium: ClassVar[dict[str, Any]] = {}  # the options of model and training that `size` medium sets
     bounded: ClassVar[bool] = False  # True: the family has the option `context`, which limits its window
     # True: a call with one token in each row, on a state from with_room(), performs the same operations on

@@ -8,7 +8,7 @@ A active positions (those whose context was counted), K selected positions.
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Literal, final
+from typing import Any, ClassVar, Literal, final
 
 import torch
 from torch import Tensor
@@ -32,6 +32,7 @@ class NgramState(State):
 class Ngram(LanguageModel):
     family = "ngram"
     learns = "counting"
+    token_defaults: ClassVar[dict[str, Any]] = {"tokens": "word"}
     batch_tokens = 1 << 18  # larger calls make better use of the processor's cache
 
     @dataclass(frozen=True, kw_only=True)

@@ -72,7 +72,9 @@ class Recurrent(LanguageModel, ABC):
         self.readout = Readout(vocabulary_size, config.width, config.tied)
 
     def sites(self) -> dict[str, Site]:
-        return declare(values_at("embedding"), *self.recurrence.sites().values(), values_at("hidden"))
+        return declare(
+            values_at("embedding"), *self.recurrence.sites().values(), values_at("hidden", remembers=True)
+        )
 
     def layer_sites(self) -> list[str]:
         return ["embedding", *(f"layer{number}.hidden" for number in range(self.config.layers))]

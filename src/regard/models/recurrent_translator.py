@@ -45,6 +45,7 @@ class RecurrentTranslatorState(SourceState):
 class RecurrentTranslator(LanguageModel):
     family = "recurrent-translator"
     reads = "pairs"
+    token_defaults: ClassVar[dict[str, Any]] = {"tokens": "word", "document": "line"}
     steady = True
     compiles: ClassVar[bool] = False  # batches differ in shape, and each shape would be compiled
     training_defaults: ClassVar[dict[str, Any]] = {
@@ -98,10 +99,14 @@ class RecurrentTranslator(LanguageModel):
 
     def sites(self) -> dict[str, Site]:
         own = declare(
-            values_at("source.embedding", "BSD", rows="given"), values_at("embedding"), values_at("hidden")
+            values_at("source.embedding", "BSD", rows="given"),
+            values_at("embedding"),
+            values_at("hidden", remembers=True),
         )
         if self.score is not None:
-            own |= declare(values_at("source.hidden", "BSD", rows="given"), values_at("context"))
+            own |= declare(
+                values_at("source.hidden", "BSD", rows="given", remembers=True), values_at("context")
+            )
             own |= attention_sites("attention", columns="given")
         return own | (self.recurrence.sites() if self.feed is None else {})
 

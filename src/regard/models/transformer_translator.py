@@ -44,6 +44,7 @@ class TransformerTranslatorState(SourceState):
 class TransformerTranslator(LanguageModel):
     family = "transformer-translator"
     reads = "pairs"
+    token_defaults: ClassVar[dict[str, Any]] = {"tokens": "word", "document": "line"}
     steady = True
     bounded: ClassVar[bool] = True
     compiles: ClassVar[bool] = False  # batches differ in shape, and each shape would be compiled

@@ -30,6 +30,7 @@ class Site:
     # The name of an extra column of weights that is no position, such as the vocabulary of a copying model.
     extra: str | None = None
     adds: bool = False  # True if the tensor is added to a residual stream
+    remembers: bool = False  # True if the tensor carries memory over time: hidden states, gates, cells
     parts: tuple[str, ...] = ()  # the names along the second of four axes, if it is not heads: gates, senses
 
     def part(self, number: int) -> str:
@@ -57,10 +58,16 @@ def declare(*sites: Site) -> dict[str, Site]:
 
 
 def values_at(
-    name: str, axes: str = "BTD", *, rows: Side = "read", adds: bool = False, parts: tuple[str, ...] = ()
+    name: str,
+    axes: str = "BTD",
+    *,
+    rows: Side = "read",
+    adds: bool = False,
+    remembers: bool = False,
+    parts: tuple[str, ...] = (),
 ) -> Site:
     """Return a site that holds values."""
-    return Site(name, axes, rows=rows, adds=adds, parts=parts)
+    return Site(name, axes, rows=rows, adds=adds, remembers=remembers, parts=parts)
 
 
 def attention_sites(

@@ -105,7 +105,7 @@ class Recurrence(nn.Module):
         for layer in range(len(self.kernels)):
             for part, axes in parts.items():
                 names = GATES[self.cell] if part == "gates" else ()
-                sites.append(values_at(f"layer{layer}.{part}", axes, parts=names))
+                sites.append(values_at(f"layer{layer}.{part}", axes, remembers=True, parts=names))
         return declare(*sites)
 
     def begin(self, rows: int) -> tuple[Tensor, Tensor | None]:

@@ -25,10 +25,6 @@ def cached(run: Run | str | Path, size: int = 2000, valid: str | Path | Sequence
     opened = as_run(run)
     if size < 1:
         raise UserError("`cache_size` must be 1 or more")
-    if any(member.model.learns != "descent" for member in opened.model.members()):
-        raise UserError(
-            f"a cache compares hidden states, and {opened.model.family} has none; put it on a neural run"
-        )
     sources = read(valid) or [opened.read_again(record) for record in opened.config.texts.valid]
     if not sources:
         raise UserError("the numbers of a cache are chosen on validation text: say which with `valid`")

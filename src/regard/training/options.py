@@ -4,7 +4,7 @@ import dataclasses
 import math
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 from regard.boundary import build
 from regard.errors import UserError
@@ -31,6 +31,9 @@ SEVERAL = ("text", "valid", "test")  # the options that may be several paths
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class OutputOptions:
     """The options of every training."""
+
+    # The options of the loop that have no meaning for this kind of data, each with the option to give instead.
+    unused: ClassVar[dict[str, str]] = {}
 
     out: str | None = None
     """The run folder to write (runs/FAMILY)."""
@@ -60,6 +63,8 @@ class TextOptions(OutputOptions):
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class PairOptions(OutputOptions):
     """The data options of families that read sentence pairs."""
+
+    unused = dict.fromkeys(("batch", "segment"), "it reads pairs; give `batch_tokens`")
 
     source: str | None = None
     """Source sentences, one in each line. Without any files, the built-in English and Spanish sentences."""
@@ -186,20 +191,10 @@ def option_classes(family: type[LanguageModel]) -> list[type]:
 
     They have the family's own defaults.
     """
-    kinds = [DATA_OPTIONS[family.reads], with_defaults(TokenOptions, _token_defaults(family)), family.Config]
+    kinds = [DATA_OPTIONS[family.reads], with_defaults(TokenOptions, family.token_defaults), family.Config]
     if family.learns != "descent":
         return kinds
     return [*kinds, with_defaults(TrainingOptions, family.training_defaults)]
-
-
-def _token_defaults(family: type[LanguageModel]) -> dict[str, str]:
-    """Return the default tokens: words for counted models and translators, subwords for other neural models.
-
-    A neural model with words replaces rare words by <unk>, and its figures cannot be compared.
-    """
-    if family.reads == "pairs":
-        return {"tokens": "word", "document": "line"}
-    return {"tokens": "word" if family.learns == "counting" else "bpe"}
 
 
 def with_defaults(kind: type, defaults: Mapping[str, Any]) -> type:
@@ -229,9 +224,9 @@ def read_options(family: type[LanguageModel], given: Mapping[str, Any]) -> Optio
 
 def unused_options(family: type[LanguageModel]) -> dict[str, str]:
     """Return the options of the loop that a family does not use, each with the option to give instead."""
-    if family.reads == "pairs":
-        return dict.fromkeys(("batch", "segment"), "it reads pairs; give `batch_tokens`")
-    return {"segment": "it reads whole contexts; give `context`"} if family.bounded else {}
+    if family.bounded:
+        return {"segment": "it reads whole contexts; give `context`", **DATA_OPTIONS[family.reads].unused}
+    return DATA_OPTIONS[family.reads].unused
 
 
 def refuse_unused(family: type[LanguageModel], names: Iterable[str]) -> None:

@@ -106,7 +106,7 @@ class NeuralCache(Wrapper):
         h_BTD = prediction.features_BTD
         if h_BTD is None:
             raise UserError(
-                f"a cache needs hidden states, and {self.model.family} has none: use it with a neural model"
+                f"a cache compares hidden states, and {self.model.family} has none; put it on a neural run"
             )
         if state.last_BSD.shape[2] != h_BTD.shape[2]:  # the first call
             state = replace(state, last_BSD=torch.zeros_like(h_BTD[:, :1]), key_BSD=h_BTD[:, :0])
