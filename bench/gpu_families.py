@@ -1,9 +1,11 @@
-"""Families at published strength on one GPU: each named training is a `regard train` of its own, several at a time.
+"""Families at published strength on one GPU: each named training is a `regard train` of its own, several at a
+time.
 
     PYTHONPATH=src python3 bench/gpu_families.py --runs runs.json --out $OUT [--at-once 4]
 
-runs.json holds {name: {"train": [arguments of `regard train`], "evaluate": [[arguments of `regard evaluate RUN`], ...]}}.
-Prints one JSON line a training: what `train --json` and each `evaluate --json` say, and the curve of validations.
+runs.json holds {name: {"train": [arguments of `regard train`], "evaluate": [[arguments of `regard evaluate
+RUN`], ...]}}. Prints one JSON line a training: what `train --json` and each `evaluate --json` say, and the
+curve of validations.
 """
 
 import argparse

@@ -6,7 +6,8 @@
 train: tokens/s of a 124M Transformer (12 layers, 12 heads, width 768, vocabulary 50,257 of random tokens)
 beside nanoGPT's model in its own loop: autocast in bf16, fused AdamW, clipping, compiled.
 generate: 256 new tokens at batch 1, 32 and 256 with the same model in bf16, beside Hugging Face's `generate`.
-lstm: words/s of 2 layers of 650, tied, 33,278 words, segments of 35, beside a plain loop over pytorch/examples' model.
+lstm: words/s of 2 layers of 650, tied, 33,278 words, segments of 35, beside a plain loop over
+    pytorch/examples' model.
 parity: the bodies for GPUs against their specifications.
 """
 
@@ -215,7 +216,7 @@ def generating(options: argparse.Namespace) -> None:
             [ours(compiled) for _ in range(PASSES)],
         )
         if options.profile and batch != 32:
-            profile(lambda: ours(compiled), 256)
+            profile(partial(ours, compiled), 256)
         if batch == 1:
             show(f"generate 124M, batch {batch}: ours, eagerly", batch * new, [ours(EagerBody)])
         hugging_face(batch, 64)
@@ -308,8 +309,10 @@ def parity(options: argparse.Namespace) -> None:
         )
         loss, grad = loss_and_gradient(logits.clone(), size, targets, weights, 0.1)
         worst = [float((loss - expected_loss).abs().max()), float((grad[:, :size] - expected).abs().max())]
+        beyond = float(grad[:, size:].abs().max())
         print(
-            f"cross-entropy kernel, {dtype}: losses off by {worst[0]:.1e}, gradients by {worst[1]:.1e}; behind V: {float(grad[:, size:].abs().max())}"
+            f"cross-entropy kernel, {dtype}: losses off by {worst[0]:.1e}, gradients by {worst[1]:.1e}; "
+            f"gradient beyond V: {beyond}"
         )
     for dtype in (torch.float32, torch.bfloat16):
         tensors = [torch.randn(7, heads, 64, device=DEVICE, dtype=dtype) for heads in (12, 4, 4)]
@@ -350,9 +353,8 @@ def parity(options: argparse.Namespace) -> None:
             for _ in range(20):
                 step()
             weights.append(torch.cat([parameter.detach().flatten() for parameter in model.parameters()]))
-        print(
-            f"recorded gradients, {name}: weights after 20 steps differ by {float((weights[0] - weights[1]).abs().max()):.1e}"
-        )
+        difference = float((weights[0] - weights[1]).abs().max())
+        print(f"recorded gradients, {name}: weights after 20 steps differ by {difference:.1e}")
 
 
 PARTS = {"parity": parity, "generate": generating, "lstm": lstm, "train": train}

@@ -1,8 +1,10 @@
-"""A character Transformer of nanoGPT's size on one GPU: tinyshakespeare, 6 layers, 6 heads, width 384, context 256.
+"""A character Transformer of nanoGPT's size on one GPU: tinyshakespeare, 6 layers, 6 heads, width 384,
+context 256.
 
     PYTHONPATH=src python3 bench/gpu_transformer.py --text carry/input.txt [--minutes 3]
 
-Published: 1.4697 nats on the last tenth (nanoGPT). Measured on all of it, in windows of one context without overlap.
+Published: 1.4697 nats on the last tenth (nanoGPT). Measured on all of it, in windows of one context without
+    overlap.
 """
 
 import argparse
@@ -37,18 +39,30 @@ def main() -> None:
             if time.monotonic() - shown[0] > 15:
                 shown[0] = time.monotonic()
                 print(
-                    f"  {report.step} loss {report.loss:.4f} best {report.valid_loss} {report.tokens_per_second:,.0f} tokens/s",
+                    f"  {report.step} loss {report.loss:.4f} best {report.valid_loss} "
+                    f"{report.tokens_per_second:,.0f} tokens/s",
                     flush=True,
                 )
 
         trained = regard.train(
-            "transformer", text=str(work / "train.txt"), valid=str(work / "valid.txt"), tokens="char", out=str(work / "run"),
-            layers=6, heads=6, width=384, context=256, batch=64, dropout=options.dropout, learning_rate=options.learning_rate,
-            minutes=options.minutes, evaluate_every=250, listener=listener,
-        )  # fmt: skip
-        print(
-            f"validation loss {trained.loss:.4f} after {trained.steps} steps, {trained.tokens / trained.seconds:,.0f} tokens/s"
+            "transformer",
+            text=str(work / "train.txt"),
+            valid=str(work / "valid.txt"),
+            tokens="char",
+            out=str(work / "run"),
+            layers=6,
+            heads=6,
+            width=384,
+            context=256,
+            batch=64,
+            dropout=options.dropout,
+            learning_rate=options.learning_rate,
+            minutes=options.minutes,
+            evaluate_every=250,
+            listener=listener,
         )
+        speed = trained.tokens / trained.seconds
+        print(f"validation loss {trained.loss:.4f} after {trained.steps} steps, {speed:,.0f} tokens/s")
         for line in (work / "run" / "metrics.jsonl").read_text().splitlines():
             row = json.loads(line)
             print(f"  step {row['step']} train {row['train_loss']:.4f} valid {row['valid_loss']:.4f}")

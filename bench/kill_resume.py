@@ -1,4 +1,5 @@
-"""kill -9 at random moments, again and again, then compare with a run that was never stopped: weights and metrics, to the bit.
+"""kill -9 at random moments, again and again, then compare with a run that was never stopped: weights and
+metrics, to the bit.
 
 python bench/kill_resume.py [--kills 20] [--families lstm transformer]
 """

@@ -1,4 +1,5 @@
-"""What looking costs: pages, forward time while a site is watched, memory of a very long text; BertViz beside it where it is installed.
+"""What looking costs: pages, forward time while a site is watched, memory of a very long text; BertViz beside
+it where it is installed.
 
 python bench/looking.py [--only page long watch memory bertviz]
 """
@@ -49,7 +50,8 @@ def pages(tokens: int, limit: str) -> None:
     read = time.perf_counter() - began
     written = page(found, "a page")
     print(
-        f"page, 12 layers x 12 heads x {tokens} tokens: {time.perf_counter() - began:.2f} s ({read:.2f} of them reading and working out), "
+        f"page, 12 layers x 12 heads x {tokens} tokens: {time.perf_counter() - began:.2f} s "
+        f"({read:.2f} s to read the text and compute the maps), "
         f"{len(written.encode()) / 2**20:.2f} MB (wanted: {limit})",
         flush=True,
     )
@@ -70,7 +72,8 @@ def bertviz() -> None:
         attention = model(torch.randint(0, 50000, (1, 256)), output_attentions=True).attentions
     written = model_view(attention, tokens, html_action="return").data
     print(
-        f"bertviz model_view, 12 x 12 x 256: {time.perf_counter() - began:.2f} s, {len(written.encode()) / 2**20:.2f} MB",
+        f"bertviz model_view, 12 x 12 x 256: {time.perf_counter() - began:.2f} s, "
+        f"{len(written.encode()) / 2**20:.2f} MB",
         flush=True,
     )
 
@@ -119,8 +122,8 @@ def memory() -> None:
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
     shapes = {tuple(weights.shape) for weights in found.weights.values()}
     print(
-        f"one row of every map of 32,768 tokens through 12 layers of 384: {time.perf_counter() - began:.0f} s, peak {peak:.1f} GiB "
-        f"({before:.1f} before; maps {shapes}; wanted: under 24)",
+        f"one row of every map of 32,768 tokens, 12 layers of 384: {time.perf_counter() - began:.0f} s, "
+        f"peak {peak:.1f} GiB ({before:.1f} before; maps {shapes}; wanted: under 24)",
         flush=True,
     )
     began = time.perf_counter()

@@ -1,9 +1,12 @@
-"""A small character Transformer beside nanoGPT on a CPU: loss, training speed, generating speed (Hugging Face beside it).
+"""A small character Transformer beside nanoGPT on a CPU: loss, training speed, generating speed (Hugging Face
+beside it).
 
-    python bench/nanogpt.py --nanogpt PATH --text ../shared/data/tinyshakespeare/input.txt [--parts loss speed generate]
+    python bench/nanogpt.py --nanogpt PATH --text ../shared/data/tinyshakespeare/input.txt [--parts loss speed
+    generate]
 
-nanoGPT's small recipe: 4 layers, 4 heads, width 128, context 64, batch 12, 2,000 steps, learning rate 1e-3. Both are measured on the whole
-validation split in windows of one context without overlap, by our code. nanoGPT is a peer and not a dependency: give a checkout of it.
+nanoGPT's small recipe: 4 layers, 4 heads, width 128, context 64, batch 12, 2,000 steps, learning rate 1e-3.
+Both are measured on the whole validation split in windows of one context without overlap, by our code.
+nanoGPT is a peer and not a dependency: give a checkout of it.
 """
 
 import argparse
@@ -84,8 +87,10 @@ def prepare(text: Path, nanogpt: Path, work: Path) -> None:
 
 def losses(nanogpt: Path, work: Path) -> None:
     out = work / "nano"
-    size = "--block_size=64 --batch_size=12 --n_layer=4 --n_head=4 --n_embd=128 --max_iters=2000 --lr_decay_iters=2000 --dropout=0.0"
-    command = f"train.py config/train_shakespeare_char.py --dataset=regard_bench --device=cpu --compile=False --eval_iters=20 {size}"
+    size = "--block_size=64 --batch_size=12 --n_layer=4 --n_head=4 --n_embd=128"
+    length = "--max_iters=2000 --lr_decay_iters=2000 --dropout=0.0"
+    machine = "--dataset=regard_bench --device=cpu --compile=False --eval_iters=20"
+    command = f"train.py config/train_shakespeare_char.py {machine} {size} {length}"
     began = time.perf_counter()
     subprocess.run(
         [sys.executable, *command.split(), f"--out_dir={out}"],
@@ -126,7 +131,8 @@ def losses(nanogpt: Path, work: Path) -> None:
         trained = regard.train("transformer", **texts, out=str(work / name), **options)
         ours = token_losses(trained.run.model, valid)[1:-1]
         print(
-            f"{name}: {trained.steps} steps, {trained.seconds:.0f} s, validation loss {float(ours.mean()):.4f}",
+            f"{name}: {trained.steps} steps, {trained.seconds:.0f} s, "
+            f"validation loss {float(ours.mean()):.4f}",
             flush=True,
         )
 

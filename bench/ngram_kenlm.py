@@ -1,9 +1,11 @@
-"""n-grams beside KenLM, interleaved on the same cores: every token's probability, estimation, scoring, memory, growth.
+"""n-grams beside KenLM, interleaved on the same cores: every token's probability, estimation, scoring,
+memory, growth.
 
     python bench/ngram_kenlm.py --data ../shared/data/wikitext-2 --kenlm /path/to/kenlm/build/bin
 
-KenLM's programs (lmplz, build_binary, query) are built from its own sources; they are a peer, not a dependency. KenLM refuses a literal
-`<unk>`, so it reads the same text with that word written `\\<unk>`, which is how our ARPA files write it.
+KenLM's programs (lmplz, build_binary, query) are built from its own sources; they are a peer, not a
+dependency. KenLM refuses a literal `<unk>`, so it reads the same text with that word written `\\<unk>`, which
+is how our ARPA files write it.
 """
 
 import argparse
@@ -33,7 +35,9 @@ print(time.perf_counter() - began, usage.ru_maxrss / 1024)
 
 
 def timed(command: list[str], **more) -> tuple[float, float]:
-    """Seconds and peak MiB of a program, started from a small one: a child's peak counts its parent's size at the fork."""
+    """Seconds and peak MiB of a program, started from a small one: a child's peak counts its parent's size at
+    the fork.
+    """
     small = [sys.executable, "-S", "-c", LAUNCH, *command]
     seconds, memory = subprocess.run(small, capture_output=True, text=True, check=True, **more).stdout.split()
     return float(seconds), float(memory)
@@ -126,7 +130,9 @@ def difference(arpa: Path, text: Path, ours) -> float:
 
 
 def scoring(run, kenlm: Path, arpa: Path, work: Path) -> None:
-    """Millions of words a second, text to numbers, models in memory. KenLM: its program's time less that on one word."""
+    """Millions of words a second, text to numbers, models in memory. KenLM: its program's time less that on
+    one word.
+    """
     binary = work / "binary"
     subprocess.run([kenlm / "build_binary", "probing", arpa, binary], check=True, capture_output=True)
     (work / "one.txt").write_text("a\n")

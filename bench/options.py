@@ -1,9 +1,12 @@
-"""Which options of a Transformer earn their place: the same training with one of them changed, several seeds each.
+"""Which options of a Transformer earn their place: the same training with one of them changed, several seeds
+each.
 
-    python bench/options.py --text ../shared/data/tinyshakespeare/input.txt [--steps 1000] [--seeds 2] [--only base key-value-heads-1]
+    python bench/options.py --text ../shared/data/tinyshakespeare/input.txt [--steps 1000] [--seeds 2] [--only
+    base key-value-heads-1]
 
-Characters, at nanoGPT's small size (4 layers of 128, context 64), everything else by default. Prints one JSON line a training: validation
-loss, parameters, tokens/s, and of the trained model the tokens/s of generating and the bytes its state holds a token.
+Characters, at nanoGPT's small size (4 layers of 128, context 64), everything else by default. Prints one JSON
+line a training: validation loss, parameters, tokens/s, and of the trained model the tokens/s of generating
+and the bytes its state holds a token.
 """
 
 import argparse
@@ -56,10 +59,20 @@ def main() -> None:
         for name in options.only:
             with tempfile.TemporaryDirectory() as work:
                 trained = regard.train(
-                    "transformer", text=str(options.text), tokens="char", layers=4, width=128, heads=4, context=64, dropout=0.0,
+                    "transformer",
+                    text=str(options.text),
+                    tokens="char",
+                    layers=4,
+                    width=128,
+                    heads=4,
+                    context=64,
+                    dropout=0.0,
                     steps=options.steps,
-                    evaluate_every=options.steps, seed=seed, out=f"{work}/run", **VARIANTS[name],
-                )  # fmt: skip
+                    evaluate_every=options.steps,
+                    seed=seed,
+                    out=f"{work}/run",
+                    **VARIANTS[name],
+                )
                 speed, held = generating(trained.run)
                 row = {
                     "option": name,

@@ -1,8 +1,10 @@
-"""Translators: how right their alignments are, whether attention stops the fall on long sentences, how fast they decode.
+"""Translators: how right their alignments are, whether attention stops the fall on long sentences, how fast
+they decode.
 
 Hugging Face's MarianMT of the same size stands beside them.
 
-python bench/translation.py [--only aer length speed small] [--tatoeba ../shared/data/tatoeba/eng-spa.tsv] [--minutes 2]
+python bench/translation.py [--only aer length speed small] [--tatoeba ../shared/data/tatoeba/eng-spa.tsv]
+[--minutes 2]
     [--runs WITH WITHOUT --out length.svg] [--joeynmt CHECKOUT]
 """
 
@@ -31,7 +33,9 @@ from regard.text import parallel
 
 
 def aer(work: Path, options: argparse.Namespace) -> None:
-    """Every way of reading alignments from attention, beside counting, on the same held-out pairs of the built-in text."""
+    """Every way of reading alignments from attention, beside counting, on the same held-out pairs of the
+    built-in text.
+    """
     train, valid = parallel.hold_out(parallel.built_in())
     turned = Path(work / "turned.tsv")
     turned.write_text(
@@ -61,8 +65,9 @@ def aer(work: Path, options: argparse.Namespace) -> None:
     ):
         for by in ("model-1", "hmm"):
             for how in (None, *get_args(Symmetry)):
+                scores = _said(regard.align(pairs=pairs, by=by, symmetry=how))
                 print(
-                    f"{by}, {how or 'one direction'}, counted on {where}: {_said(regard.align(pairs=pairs, by=by, symmetry=how))}",
+                    f"{by}, {how or 'one direction'}, counted on {where}: {scores}",
                     flush=True,
                 )
 
@@ -76,15 +81,27 @@ BINS = ((1, 3), (4, 5), (6, 7), (8, 9), (10, 12), (13, 16), (17, 99))  # source 
 
 
 def length(work: Path, options: argparse.Namespace) -> None:
-    """With and without attention, by the length of the source: does attention stop the fall? --runs names two that are trained already."""
+    """With and without attention, by the length of the source: does attention stop the fall? --runs names two
+    that are trained already.
+    """
     runs = [regard.load(path) for path in options.runs]
     for score in () if runs else ("bilinear", "none"):
         runs.append(
             regard.train(
-                "recurrent-translator", pairs=str(options.tatoeba), out=str(work / score), score=score, tokens="bpe", bpe_size=8000,
-                shared=True, width=256, minutes=options.minutes, batch_tokens=2048, label_smoothing=0.1, evaluate_every=500,
+                "recurrent-translator",
+                pairs=str(options.tatoeba),
+                out=str(work / score),
+                score=score,
+                tokens="bpe",
+                bpe_size=8000,
+                shared=True,
+                width=256,
+                minutes=options.minutes,
+                batch_tokens=2048,
+                label_smoothing=0.1,
+                evaluate_every=500,
             ).run
-        )  # fmt: skip
+        )
     rows = []
     for run in runs:
         pairs = held_out(run)
@@ -111,9 +128,10 @@ def length(work: Path, options: argparse.Namespace) -> None:
         order = list(dict.fromkeys(row["source words"] for row in rows))
         chart = alt.Chart(alt.Data(values=rows), width=420, height=240).mark_line(point=True)
         chart = chart.encode(
-            x=alt.X("source words:N", sort=order, axis=alt.Axis(labelAngle=0)), y=alt.Y("BLEU:Q", scale=alt.Scale(zero=True)),
+            x=alt.X("source words:N", sort=order, axis=alt.Axis(labelAngle=0)),
+            y=alt.Y("BLEU:Q", scale=alt.Scale(zero=True)),
             color=alt.Color("model:N", title=None, scale=alt.Scale(range=["#0072B2", "#D55E00", "#009E73"])),
-        )  # fmt: skip
+        )
         write_chart(chart, options.out)
 
 
@@ -130,15 +148,28 @@ def _speed(model: TransformerTranslator, rows: int, read: int, write: int, beam:
 
 
 def speed(work: Path, options: argparse.Namespace) -> None:
-    """Beam 5, 64 sentences of 20 tokens, 20 tokens written, 3 + 3 layers of 256, 8,000 tokens: beside a MarianMT of the same size."""
+    """Beam 5, 64 sentences of 20 tokens, 20 tokens written, 3 + 3 layers of 256, 8,000 tokens: beside a
+    MarianMT of the same size.
+    """
     from transformers import MarianConfig, MarianMTModel
 
     rows, read, write, beam, size = 64, 20, 20, 5, 8000
     config = MarianConfig(
-        vocab_size=size, d_model=256, encoder_layers=3, decoder_layers=3, encoder_attention_heads=4, decoder_attention_heads=4,
-        encoder_ffn_dim=1024, decoder_ffn_dim=1024, max_position_embeddings=64, pad_token_id=size - 1, eos_token_id=0,
-        decoder_start_token_id=size - 1, forced_eos_token_id=0, bos_token_id=None,
-    )  # fmt: skip
+        vocab_size=size,
+        d_model=256,
+        encoder_layers=3,
+        decoder_layers=3,
+        encoder_attention_heads=4,
+        decoder_attention_heads=4,
+        encoder_ffn_dim=1024,
+        decoder_ffn_dim=1024,
+        max_position_embeddings=64,
+        pad_token_id=size - 1,
+        eos_token_id=0,
+        decoder_start_token_id=size - 1,
+        forced_eos_token_id=0,
+        bos_token_id=None,
+    )
     torch.manual_seed(1)
     theirs = MarianMTModel(config).eval()
     ours = TransformerTranslator(
@@ -167,9 +198,11 @@ def speed(work: Path, options: argparse.Namespace) -> None:
 
 
 def small(work: Path, options: argparse.Namespace) -> None:
-    """JoeyNMT's reverse task (configs/transformer_reverse.yaml): 2 + 2 layers of 64, 4 heads, 50 letters, batch 100, 13 and 25 tokens.
+    """JoeyNMT's reverse task (configs/transformer_reverse.yaml): 2 + 2 layers of 64, 4 heads, 50 letters,
+    batch 100, 13 and 25 tokens.
 
-    With --joeynmt PATH, a checkout whose dependencies can be imported, it is run in turn with ours; random weights, forced lengths.
+    With --joeynmt PATH, a checkout whose dependencies can be imported, it is run in turn with ours; random
+    weights, forced lengths.
     """
     torch.manual_seed(1)
     model = TransformerTranslator(

@@ -1,9 +1,11 @@
-"""The same ten trials for every neural family, so that a rank in a comparison is not a rank of who was tuned more.
+"""The same ten trials for every neural family, so that a rank in a comparison is not a rank of who was tuned
+more.
 
 python bench/tune.py --out trials.jsonl [--families lstm transformer] [--minutes 0.3]
 
-A trial is a training of so many minutes on the built-in text (BPE of 1,024 tokens); its figure is the loss on all of the validation text.
-Six trials choose the optimiser and its learning rate, two the batch, two the shape of the model. Run nothing beside it.
+A trial is a training of so many minutes on the built-in text (BPE of 1,024 tokens); its figure is the loss on
+all of the validation text. Six trials choose the optimiser and its learning rate, two the batch, two the
+shape of the model. Run nothing beside it.
 """
 
 import argparse

@@ -1,11 +1,14 @@
 """An LSTM on wikitext-2 beside pytorch/examples' word_language_model: words a second, and what it learns.
 
-    python bench/word_language_model.py --examples PATH --data ../shared/data/wikitext-2 [--only speed learning] [--epochs 20]
+    python bench/word_language_model.py --examples PATH --data ../shared/data/wikitext-2 [--only speed
+    learning] [--epochs 20]
 
-speed: its default sizes (2 layers, width 200, dropout 0.2, untied, batch 20, segments of 35 words, 33,278 words), interleaved.
-learning: a tenth of the text, so that a CPU can finish: valid.txt is learned, the first half of test.txt chooses the best weights, the
-second half is measured; words seen fewer than three times are <unk> in all of them. 2 layers of 200, tied, dropout 0.5, equal epochs.
-The peer is given as a checkout, not a dependency.
+speed: its default sizes (2 layers, width 200, dropout 0.2, untied, batch 20, segments of 35 words, 33,278
+    words), interleaved.
+learning: a tenth of the text, so that a CPU can finish: valid.txt is learned, the first half of test.txt
+    chooses the best weights, the
+second half is measured; words seen fewer than three times are <unk> in all of them. 2 layers of 200, tied,
+dropout 0.5, equal epochs. The peer is given as a checkout, not a dependency.
 """
 
 import argparse
@@ -102,7 +105,8 @@ def speed(options: argparse.Namespace) -> None:
     for name, values in rates.items():
         ratio = statistics.median(v / p for v, p in zip(values, rates["pytorch/examples"], strict=True))
         print(
-            f"{name}: {statistics.median(values):,.0f} [{min(values):,.0f}-{max(values):,.0f}] words/s, {ratio:.2f} times the peer"
+            f"{name}: {statistics.median(values):,.0f} [{min(values):,.0f}-{max(values):,.0f}] words/s, "
+            f"{ratio:.2f} times the peer"
         )
 
 
@@ -150,10 +154,14 @@ def learning(options: argparse.Namespace) -> None:
         began = time.perf_counter()
         told = subprocess.run(
             [*theirs, "--epochs", str(options.epochs)],
-            cwd=options.examples / "word_language_model", capture_output=True, text=True, check=True,
-        ).stdout  # fmt: skip
+            cwd=options.examples / "word_language_model",
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout
         print(
-            f"pytorch/examples: test perplexity {re.findall(r'test ppl +([0-9.]+)', told)[-1]}, {time.perf_counter() - began:.0f} s",
+            f"pytorch/examples: test perplexity {re.findall(r'test ppl +([0-9.]+)', told)[-1]}, "
+            f"{time.perf_counter() - began:.0f} s",
             flush=True,
         )
         texts = {
@@ -162,9 +170,19 @@ def learning(options: argparse.Namespace) -> None:
         }
         for name, more in TRAININGS.items():
             trained = regard.train(
-                "lstm", **texts, tokens="word", layers=2, width=200, dropout=0.5, batch=BATCH, segment=SEGMENT,
-                steps=options.epochs * epoch, evaluate_every=epoch, out=f"{work}/{name}", **more,
-            )  # fmt: skip
+                "lstm",
+                **texts,
+                tokens="word",
+                layers=2,
+                width=200,
+                dropout=0.5,
+                batch=BATCH,
+                segment=SEGMENT,
+                steps=options.epochs * epoch,
+                evaluate_every=epoch,
+                out=f"{work}/{name}",
+                **more,
+            )
             plain, cached = regard.evaluate(trained.run), regard.evaluate(regard.cached(trained.run, 2000))
             figures = f"test perplexity {plain.perplexity:.2f}, with a cache of 2,000 {cached.perplexity:.2f}"
             print(f"ours, {name}: {figures}, {trained.seconds:.0f} s ({plain.tokens:,} tokens)", flush=True)

@@ -58,7 +58,11 @@ def text(tmp_path) -> Path:
 
 @pytest.fixture
 def open_page() -> Iterator[Callable[..., Any]]:
-    """Opens a file in a narrow browser. At the end there was no error, nothing outside was asked for, and only parts scroll sideways."""
+    """Open a file in a narrow browser.
+
+    At the end, check that there was no error, that the page loaded nothing from outside, and that only parts
+    of the page scroll sideways.
+    """
     chromium = shutil.which("chromium")
     if chromium is None:
         pytest.skip("chromium is not installed")
@@ -89,7 +93,7 @@ def open_page() -> Iterator[Callable[..., Any]]:
 
 @pytest.fixture(scope="session")
 def taught(tmp_path_factory) -> Path:
-    """Two small ones: `run`, recurrent, has learned 60 sentences by heart; `back`, a Transformer, hardly anything."""
+    """Train two small translators: `run` (recurrent) on 60 sentences until it knows them, `back` hardly."""
     folder = tmp_path_factory.mktemp("translated")
     pairs = parallel.built_in().part(range(60))
     (folder / "en.txt").write_text("\n".join(pairs.sources) + "\n")

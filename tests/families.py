@@ -1,4 +1,4 @@
-"""One line for each family: a small model of it for the laws. Every family in FAMILIES must stand here (a test says so)."""
+"""A small model of each family for the laws. A test checks that every family in FAMILIES has a line here."""
 
 from collections.abc import Callable
 

@@ -25,9 +25,19 @@ def folder(tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("controls")
     (folder / "text.txt").write_text(LINES)
     regard.train(
-        "transformer", text=str(folder / "text.txt"), out=str(folder / "run"), tokens="word", layers=1, width=8, heads=2,
-        context=13, batch=4, steps=3, evaluate_every=3, dropout=0.0,
-    )  # fmt: skip
+        "transformer",
+        text=str(folder / "text.txt"),
+        out=str(folder / "run"),
+        tokens="word",
+        layers=1,
+        width=8,
+        heads=2,
+        context=13,
+        batch=4,
+        steps=3,
+        evaluate_every=3,
+        dropout=0.0,
+    )
     return folder
 
 

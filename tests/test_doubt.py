@@ -59,7 +59,8 @@ def subject_of(model: LanguageModel, text: str = WORDS, **more) -> Subject:
 
 def test_integrated_gradients_of_a_linear_function_are_w_times_x(double, monkeypatch):
     model = made("dan", width=7, layers=1, lookback=0, dropout=0.0)
-    # one linear map of the mean, and scores instead of log-probabilities: f(x) = sum over j of (w / T) . x_j + b
+    # One linear map of the mean, and scores instead of log-probabilities:
+    # f(x) = sum over j of (w / T) . x_j + b
     monkeypatch.setattr(nn.functional, "gelu", lambda x: x)
     monkeypatch.setattr(
         SoftmaxPrediction,
@@ -155,7 +156,7 @@ def test_words_beyond_the_order_of_an_ngram_count_exactly_nothing():
 
 @pytest.fixture(scope="module")
 def single_b() -> list[tuple[Subject, int]]:
-    """Questions of the puzzle `ab` with one B, and its place among the words: with it the answer is B, without it A."""
+    """Questions of the puzzle `ab` with one B, and the place of the B. Without the B, the answer is A."""
     puzzle = PUZZLES["ab"]
     model = train_on_puzzle(puzzle, "transformer", 150, 1)
     asked = puzzle.training_questions(4, 60, torch.Generator().manual_seed(9))

@@ -109,7 +109,7 @@ def test_recorded_gradients_equal_eager_ones_to_the_bit(family):
 
 
 def test_muon_over_stacks_equals_torch_muon():
-    """Five steps of bf16 products: the sums differ in order, so an update differs by a few of its last bits."""
+    """Five steps of bf16 products: the order of the sums differs, so an update differs by its last bits."""
     shapes = [(7, 13), (13, 7), (7, 13), (11, 11)]
     ours, theirs = ([nn.Parameter(torch.ones(shape) / 10) for shape in shapes] for _ in range(2))
     options = {"lr": 0.02, "weight_decay": 0.1}

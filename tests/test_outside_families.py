@@ -1,4 +1,7 @@
-"""Families from outside regard: the one that docs/your-own-family.md builds, named as MODULE:CLASS, as a class, or installed."""
+"""Families from outside regard, named as MODULE:CLASS, as a class, or installed.
+
+The family is the one that docs/your-own-family.md builds.
+"""
 
 import json
 import re
@@ -107,7 +110,7 @@ def test_from_python_a_class_is_named_by_itself(folder, monkeypatch):
         assert type(regard.load("run", family=family).model) is Leaky
     loss = regard.evaluate(regard.load("run", family=Leaky), text="text.txt").loss
     assert loss == regard.evaluate(trained.run, text="text.txt").loss
-    with pytest.raises(UserError, match="takes no|not an option|unknown|not known|no option"):
+    with pytest.raises(UserError, match="no option"):
         regard.train(Leaky, out="other", heads=2, **options)
 
 
@@ -208,6 +211,7 @@ def test_the_laws_need_neither_pytest_nor_hypothesis():
     block = "import sys; sys.modules['pytest'] = sys.modules['hypothesis'] = None"
     make = "lambda: Lstm(11, Lstm.Config(width=5))"
     check = f"testing.LAWS['probabilities_sum_to_one']({make})"
-    code = f"{block}; from regard import testing; from regard.models.recurrent import Lstm; {check}; print('holds')"
+    imports = "from regard import testing; from regard.models.recurrent import Lstm"
+    code = f"{block}; {imports}; {check}; print('holds')"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True)
     assert done.stdout == b"holds\n"

@@ -1,4 +1,4 @@
-"""The Python side of the verbs: completion, types, results that show themselves, and the pages that use it."""
+"""The Python side of the verbs: completion, types, results that show themselves, and the docs' examples."""
 
 import doctest
 import importlib

@@ -21,9 +21,21 @@ def folder(tmp_path_factory) -> Path:
     (folder / "text.txt").write_text(TEXT)
     for name, seed in (("run", 1), ("other", 2)):
         regard.train(
-            "backpack", text=str(folder / "text.txt"), out=str(folder / name), tokens="word", document="line", seed=seed,
-            layers=1, width=12, heads=2, senses=3, context=19, batch=2, steps=3, evaluate_every=3,
-        )  # fmt: skip
+            "backpack",
+            text=str(folder / "text.txt"),
+            out=str(folder / name),
+            tokens="word",
+            document="line",
+            seed=seed,
+            layers=1,
+            width=12,
+            heads=2,
+            senses=3,
+            context=19,
+            batch=2,
+            steps=3,
+            evaluate_every=3,
+        )
     return folder
 
 
@@ -129,9 +141,14 @@ def test_bias_and_steering(folder):
     assert bias_ratio(run, ["a bird"], ["he", "she"]) == pytest.approx(ratio, rel=1e-5)
     (folder / "prompts.txt").write_text("a bird\nthe dog saw\n")
     result = regard.senses(
-        run, "dog", do="project", direction_of=["he", "she"], every_word=True,
-        prompts=folder / "prompts.txt", contrast=["he", "she"],
-    )  # fmt: skip
+        run,
+        "dog",
+        do="project",
+        direction_of=["he", "she"],
+        every_word=True,
+        prompts=folder / "prompts.txt",
+        contrast=["he", "she"],
+    )
     assert result.bias is not None
     steered = regard.senses(run, "cat", do="steer", sense=[0], by=20.0, text=WITHOUT)
     assert steered.contributions is not None

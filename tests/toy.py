@@ -1,7 +1,7 @@
-"""A hostile toy that keeps the contract: recurrent, attending over its strictly earlier states, copying its earlier tokens.
+"""A toy family that keeps the contract: a recurrent model that attends to earlier states and copies tokens.
 
-It is written position by position, in the plainest way, with padding anywhere in a row; so the contract is proved on a model as unlike
-an n-gram as can be.
+The code works position by position, with padding anywhere in a row, so that the contract is tested on a model
+that differs from n-grams in every respect.
 
 Shape legend: B rows, T positions, S positions remembered, D width.
 """

@@ -1,7 +1,7 @@
 """regard trains, compares and opens up every kind of language model.
 
-Every verb of the command line is a function here: `regard train` is `regard.train`. `load` opens a run; `mix`,
-`cached` and `edited` make new runs from runs.
+Every verb of the command line is a function here: `regard train` is `regard.train`. `load` opens a run;
+`mix`, `cached` and `edited` make new runs from runs.
 
 >>> "train" in dir(regard)
 True

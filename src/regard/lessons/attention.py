@@ -177,7 +177,7 @@ def scores_of(weights: tuple[tuple[float, ...], ...]) -> Tensor:
 def self_attention(
     sentence: str = "I love you a lot", weights: tuple[tuple[float, ...], ...] = FIVE, heads: int = 3
 ) -> list[Step]:
-    """Every word attends to all words: without parameters, with the lecture's matrix, and in several heads."""
+    """Every word attends to all words: without parameters, with the lecture's matrix, in several heads."""
     words, count = sentence.split(), len(weights)
     need(len(weights[0]) == count, "the weights need as many columns as rows")
     if len(words) != count:

@@ -23,7 +23,7 @@ def best_device() -> torch.device:
 
 
 def to_device(tensor: torch.Tensor, device: torch.device) -> torch.Tensor:
-    """Copy a tensor of the CPU to the device. A GPU takes it from pinned memory, so the host does not wait."""
+    """Copy a CPU tensor to the device. A GPU copies from pinned memory, so that the host does not wait."""
     return tensor.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else tensor.to(device)
 
 

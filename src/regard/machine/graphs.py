@@ -1,7 +1,7 @@
 """CUDA graphs: the kernels of a function are recorded once and launched with one call.
 
-A recorded function reads and writes tensors at fixed addresses, has fixed shapes and asks the host nothing. On
-a CPU the function is called as it is, so that the code around a graph has a body that tests can run.
+A recorded function reads and writes tensors at fixed addresses, has fixed shapes and asks the host nothing.
+On a CPU the function is called as it is, so that the code around a graph has a body that tests can run.
 """
 
 from collections.abc import Callable

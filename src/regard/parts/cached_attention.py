@@ -1,6 +1,6 @@
-"""Attention of the decoder's step: one new token in each row looks at the KV cache, whose buffers have a fixed size.
+"""Attention of the decoder's step: one new token in each row attends to a KV cache of fixed size.
 
-    keys_p = k,  values_p = v;   out = sum over s <= p of softmax_s(q . k_s * scale) v_s         p: the position
+    keys_p = k,  values_p = v;   out = sum over s <= p of softmax_s(q . k_s * scale) v_s     (p: the position)
 
 On a GPU one kernel writes the new key and value, and reads only the slots that are filled.
 

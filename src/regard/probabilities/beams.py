@@ -138,7 +138,7 @@ def _collect(
 def _settled(
     finished: list[list[Hypothesis]], alive: Tensor, score_BK: Tensor, step: int, penalty: float, beam: int
 ) -> Tensor:
-    """(B): True for rows with `beam` finished hypotheses that no running beam would overtake by ending now."""
+    """(B): True for rows with `beam` finished hypotheses that no running beam would overtake if it ended."""
     best = (score_BK[:, 0] / step**penalty).tolist()
     settled = []
     for sentence, running in zip(alive.tolist(), best, strict=True):

@@ -1,7 +1,7 @@
 """The static body of the decoder: each step runs on buffers with fixed addresses, as one CUDA graph on a GPU.
 
-A graph is recorded once for each number of rows and each buffer size, and is kept as long as its model. Numbers
-of rows are rounded up to powers of two, so that few graphs serve all batches.
+A graph is recorded once for each number of rows and each buffer size, and is kept as long as its model.
+Numbers of rows are rounded up to powers of two, so that few graphs serve all batches.
 
 Shape legend: B rows, R rows of the buffers, K likeliest tokens.
 """
@@ -22,7 +22,10 @@ MOST_GRAPHS = 16  # of one model; the graph that was recorded first is dropped
 
 
 def body_for(step: Step) -> Body:
-    """The fastest body on the model's device: recorded steps on a GPU, for models whose steps have fixed shapes."""
+    """Return the fastest body on the model's device.
+
+    On a GPU, the steps of models with fixed shapes are recorded as graphs.
+    """
     recorded = step.model.device.type == "cuda" and step.model.steady
     return CapturedBody(step) if recorded else EagerBody(step)
 
@@ -70,10 +73,13 @@ class _StartedChoice(Choice):
 
 @final
 class _RecordedStep:
-    """One step of the decoder on its own buffers: tokens, random numbers and state in, choice and state out."""
+    """One step of the decoder on its own buffers: it reads tokens, random numbers and a state, and writes
+    the chosen tokens and the new state.
+    """
 
     def __init__(self, step: Callable[..., tuple[Choice, State]], token_R: Tensor, state: State):
-        # The warm-up of a recording writes into the buffers: positions begin at 0, so that it stays inside them.
+        # The warm-up of a recording writes into the buffers. Positions begin at 0, so that the writes stay
+        # inside.
         self._token_R, self._state = token_R.clone(), state.reset(torch.ones_like(token_R, dtype=torch.bool))
         self._uniform_R = torch.zeros(len(token_R), dtype=torch.float64, device=token_R.device)
         self._choice: Choice
@@ -88,7 +94,7 @@ class _RecordedStep:
         self._run = Recorded(run, token_R.device)
 
     def load(self, token_B: Tensor, state: State) -> None:
-        """Copy tokens and a state into the first rows of the buffers. The other rows decode what nobody reads."""
+        """Copy tokens and a state into the first rows of the buffers. Results of other rows are ignored."""
         self._token_R[: len(token_B)].copy_(token_B)
         for buffer, new in zip(self._state.tensors(), state.tensors(), strict=True):
             buffer[: len(new)].copy_(new)

@@ -113,7 +113,10 @@ def symmetrise(forward: Links, backward: Links, how: Symmetry) -> Links:
 
 
 def symmetrised(forward: Sequence[Links], backward: Sequence[Links], how: Symmetry) -> list[Links]:
-    """Combine the alignments of a text with those of the opposite direction, whose links are (target, source)."""
+    """Combine the alignments of a text with those of the opposite direction.
+
+    The links of the opposite direction are (target, source).
+    """
     pairs = zip(forward, backward, strict=True)
     return [symmetrise(links, frozenset((i, j) for j, i in turned), how) for links, turned in pairs]
 
@@ -138,7 +141,8 @@ def parse_links(text: str, name: str, index: int = 0) -> list[tuple[Links, Links
             link = (int(parts[0]) - index, int(parts[1]) - index)
             if min(link) < 0:
                 raise UserError(
-                    f"{name}: line {number}: {word!r} is before the first word; words are counted from {index}"
+                    f"{name}: line {number}: {word!r} is before the first word; "
+                    f"words are counted from {index}"
                 )
             (sure if mark == "-" else possible).add(link)
         parsed.append((frozenset(sure), frozenset(possible)))

@@ -60,9 +60,9 @@ class Measure(Table):
     def not_comparable(self) -> str:
         """Explain why figures with unknown tokens cannot be compared."""
         return (
-            f"These figures are not comparable with others: {self.unknown_tokens:,} of {self.tokens:,} tokens "
-            "are words outside the vocabulary, which were replaced by <unk>. To predict <unk> is easier than to "
-            "predict the word itself. Tokens bpe, char and byte have no unknown words."
+            f"These figures are not comparable with others: {self.unknown_tokens:,} of {self.tokens:,} "
+            "tokens are words outside the vocabulary, which were replaced by <unk>. To predict <unk> is "
+            "easier than to predict the word itself. Tokens bpe, char and byte have no unknown words."
         )
 
     def _repr_html_(self) -> str:

@@ -67,7 +67,7 @@ def notes(results: list[Result]) -> list[str]:
 
 
 def _reference(results: list[Result]) -> Result:
-    """Return the first result without unknown words, or the first. Rows that match its protocol are ranked."""
+    """Return the first result without unknown words, or the first. Results of its protocol are ranked."""
     return next(
         (r for r in results if not r.measure.unknown_tokens and r.measure.bits_per_byte is not None),
         results[0],

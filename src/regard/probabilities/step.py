@@ -68,7 +68,10 @@ class Body(ABC):
 
     @abstractmethod
     def state(self) -> State:
-        """Return the state after the last step, if no next step was announced. The next step may overwrite it."""
+        """Return the state after the last step, if no next step was announced.
+
+        The next step may overwrite the state.
+        """
 
 
 @final

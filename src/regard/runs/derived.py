@@ -18,7 +18,9 @@ CACHE_TOKENS = 1 << 15  # tokens of validation text from which the numbers of a 
 
 
 def cached(run: Run | str | Path, size: int = 2000, valid: str | Path | Sequence[str | Path] = ()) -> Run:
-    """The run with a neural cache of the last `size` states on its model. Theta and share are chosen on validation text.
+    """Put a neural cache of the last `size` states on a run's model.
+
+    Theta and the cache's share are chosen on validation text.
 
     >>> regard.evaluate(regard.cached("runs/lstm"), text="other.txt").perplexity  # doctest: +SKIP
     """
@@ -34,7 +36,9 @@ def cached(run: Run | str | Path, size: int = 2000, valid: str | Path | Sequence
 
 
 def mix(first: Run | str | Path, second: Run | str | Path, valid: str | Path | Sequence[str | Path]) -> Run:
-    """Two runs as one: P = weight x P_first + (1 - weight) x P_second. The weight is chosen on validation text.
+    """Mix two runs: P = weight x P_first + (1 - weight) x P_second.
+
+    The weight is chosen on validation text.
 
     >>> both = regard.mix("runs/ngram", "runs/ngram-2", valid="valid.txt")  # doctest: +SKIP
     """
@@ -52,6 +56,6 @@ def mix(first: Run | str | Path, second: Run | str | Path, valid: str | Path | S
 
 
 def to_best_device(model: LanguageModel) -> None:
-    """Move a model that learned by descent to the GPU, if there is one. Counted models stay where their tables are."""
+    """Move a model that learned by descent to the GPU, if there is one. Counted tables stay on the CPU."""
     if all(member.model.learns == "descent" for member in model.members()):
         model.to(best_device())

@@ -151,7 +151,10 @@ class Run:
         return self.source, self.tokenizer
 
 
-def describe(model: LanguageModel, texts: Texts = Texts(), **known: Any) -> RunConfig:
+NO_TEXTS = Texts()
+
+
+def describe(model: LanguageModel, texts: Texts = NO_TEXTS, **known: Any) -> RunConfig:
     """The config of a run with this model."""
     versions = {"regard": __version__, "torch": torch.__version__, "python": platform.python_version()}
     return RunConfig(

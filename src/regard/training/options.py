@@ -32,7 +32,7 @@ SEVERAL = ("text", "valid", "test")  # the options that may be several paths
 class OutputOptions:
     """The options of every training."""
 
-    # The options of the loop that have no meaning for this kind of data, each with the option to give instead.
+    # The options of the loop that this kind of data does not use, each with the option to give instead.
     unused: ClassVar[dict[str, str]] = {}
 
     out: str | None = None

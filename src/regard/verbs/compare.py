@@ -54,7 +54,7 @@ class Comparison(Table):
     ladders: list[Ladder]  # every token of the test text, the models side by side
 
     def table(self) -> list[dict[str, Any]]:
-        """A row for each family, the best first, figures over seeds. Rows that cannot be ranked stand last."""
+        """A row for each family with its figures over seeds, the best first. Unranked rows are last."""
         return sorted(ranked_rows(self.results), key=lambda row: (row["rank"] is None, row["rank"] or 0))
 
     def rows(self) -> TableRows:
@@ -79,7 +79,10 @@ class Comparison(Table):
 
 @dataclass(frozen=True, kw_only=True)
 class Plan:
-    """What is compared, under which budget. It is kept beside the runs, so that a stopped comparison can be finished."""
+    """The families, texts and budget of a comparison.
+
+    The plan is saved beside the runs, so that a stopped comparison can be finished.
+    """
 
     families: tuple[str, ...]
     tokens: Kind
@@ -158,7 +161,7 @@ def compare(
 
     Args:
         text: The text: files, folders, globs, or - for standard input. Without it, the built-in text.
-        families: Which, with spaces or commas between; all without it. A family may name its own tokens: ngram:word.
+        families: The families, separated by spaces or commas (all). Tokens may stand behind a name: ngram:word.
         tokens: What a token is.
         document: Where a document ends.
         minutes: Training time of each (0.3).
@@ -203,7 +206,7 @@ def _tuple(names: Names) -> tuple[str, ...]:
 
 
 def _finish(out: Path, names: tuple[str, ...], listener: Listener, finished: Finished) -> Comparison:
-    """Finish a stopped comparison: finished runs stay, a stopped training is resumed. Nothing is ever removed."""
+    """Finish a stopped comparison. Finished runs stay, stopped trainings are resumed, nothing is removed."""
     if not (out / PLAN).is_file():
         raise UserError(f"{out}: no comparison to resume there; give the `out` of one that was stopped")
     with lock_folder(out):
@@ -263,12 +266,12 @@ def _carry_out(
 
 
 def _busy(waited: float) -> list[str]:
-    """A note if a training waited so long for cores that a budget in minutes was not the same for all families."""
+    """Return a note if a training waited so long for cores that minutes were not an equal budget."""
     if waited < TOO_BUSY:
         return []
     return [
-        f"The machine was busy: the threads of one training waited {waited:.1f} seconds for a core in every second. The ranks mean "
-        "little; compare again on an idle machine, or give --tokens-each instead of --minutes."
+        f"The machine was busy: the threads of one training waited {waited:.1f} seconds for a core in "
+        "every second. The ranks mean little; compare again on an idle machine, or give --tokens-each instead of --minutes."
     ]
 
 
@@ -302,9 +305,9 @@ def _budget(family: Family, plan: Plan) -> dict[str, Any]:
 
 
 def _write_parts(out: Path, text: Files) -> dict[str, str]:
-    """Write training, validation and test text into the comparison's folder, so that every run can be measured again.
+    """Write training, validation and test text into the comparison's folder. Return the hash of each file.
 
-    Files stay apart. The result is the hash of each written file by its name.
+    Every run can then be measured again. Each file of the text stays a file of its own.
     """
     rest, test = hold_out_files(read(text) or [built_in_text()])
     first, valid = hold_out_files(rest)
@@ -322,7 +325,7 @@ def _write_parts(out: Path, text: Files) -> dict[str, str]:
 
 
 def _check_parts(out: Path, texts: dict[str, str]) -> None:
-    """The comparison's texts must be there and unchanged: runs that are still to be trained would see another text."""
+    """Check that the comparison's texts are unchanged, because later runs must see the same text."""
     for name, sha256 in texts.items():
         path = out / "text" / name
         again = "put it back, or compare again into another `out`"

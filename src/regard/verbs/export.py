@@ -21,7 +21,9 @@ To = Annotated[str | Path, Argument(str, metavar="PATH")]
 
 
 def export(run: RunLike, to: To, *, format: str | None = None) -> Path:
-    """Write a run in another format: an n-gram as an ARPA file, an ARPA file as a run folder, a transformer as a GPT-2 checkpoint.
+    """Write a run in another format.
+
+    An n-gram is written as an ARPA file, an ARPA file as a run folder, a transformer as a GPT-2 checkpoint.
 
     >>> regard.export("runs/ngram", to="model.arpa.gz")  # doctest: +SKIP
 

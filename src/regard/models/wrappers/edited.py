@@ -36,7 +36,7 @@ class Edited(Wrapper):
         return changed if read is None else changed.reading(read)
 
     def _read(self, tokens_BT: Tensor, first_B: Tensor) -> TokensRead | None:
-        """Return the tokens of a call for edits that select words: real tokens to the left, in their order."""
+        """Return the tokens of a call for edits that select words. Padding is moved to the right."""
         if not self.by_word:
             return None
         padding_BT = tokens_BT == self.padding

@@ -3,7 +3,8 @@
 A program serves one row and one head of keys and values. It writes the new key and value into the cache and
 reads only the slots before them, so a short text in a long buffer costs no more than in a short one.
 
-Shape legend: B rows, H query heads, G heads of keys and values, R query heads of a group, S slots, E head width.
+Shape legend: B rows, H query heads, G heads of keys and values, R query heads of a group, S slots, E head
+width.
 """
 
 import torch
@@ -23,7 +24,7 @@ def attend_to_cache(
     position_B: Tensor,
     scale: float,
 ) -> Tensor:
-    """(B, H, E): the new key and value are written into the cache, and the mixture of all values is returned."""
+    """(B, H, E): write the new key and value into the cache, and return the weighted sum of all values."""
     rows, heads, width = query_BHE.shape
     groups, room = keys_BGSE.shape[1:3]
     out_BHE = torch.empty_like(query_BHE)

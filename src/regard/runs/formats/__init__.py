@@ -1,4 +1,7 @@
-"""The formats of a run, one object for each: recognise, read, write. The first that recognises a path reads it."""
+"""The formats of a run, one object for each format: recognise, read, write.
+
+The first format that recognises a path reads it.
+"""
 
 from pathlib import Path
 
@@ -15,9 +18,12 @@ FORMATS: tuple[Format, ...] = (Arpa(), Gpt2(), RunFolder())
 
 
 def load(path: str | Path, family: str | type[LanguageModel] | None = None) -> Run:
-    """Open a run: a folder that `regard train` wrote, an ARPA file, or a GPT-2 checkpoint. Weights are memory-mapped.
+    """Open a run: a folder that `regard train` wrote, an ARPA file, or a GPT-2 checkpoint.
 
-    A run whose family is neither part of regard nor installed needs `family`: the class, or its name "MODULE:CLASS".
+    Weights are memory-mapped.
+
+    A run whose family is neither part of regard nor installed needs `family`: the class, or its name
+    "MODULE:CLASS".
 
     >>> run = regard.load("runs/ngram")  # doctest: +SKIP
     """

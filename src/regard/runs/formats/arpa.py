@@ -1,7 +1,7 @@
 r"""n-gram models as ARPA files, plain or gzipped, which KenLM and SRILM read and write.
 
-A word of the text that an ARPA file keeps for itself (`<unk>`, `<s>`, `</s>`) is written with a backslash before it, and restored on
-reading: `\<unk>` is the word `<unk>`, `<unk>` the unknown class.
+ARPA files reserve the words `<unk>`, `<s>` and `</s>`. If a text contains one of them as a word, the word is
+written with a backslash: `\<unk>` is the word `<unk>`, and `<unk>` is the class of unknown words.
 
 Shape legend: G n-grams of one order.
 """

@@ -1,6 +1,7 @@
 """regard's own format, a folder: config.json, model.safetensors, tokenizer.json. Nothing is ever unpickled.
 
-config.json holds the hashes of the other files, so a damaged run is told from a whole one. It is written last.
+config.json holds the hashes of the other files, so that a damaged run is recognised. config.json is written
+last.
 """
 
 import dataclasses

@@ -1,7 +1,9 @@
-"""GPT-2 checkpoints as Hugging Face publishes them, read as Transformers, and written: config.json, model.safetensors, tokenizer files.
+"""GPT-2 checkpoints as Hugging Face publishes them, read as Transformers, and written: config.json,
+model.safetensors, tokenizer files.
 
-GPT-2 is a pre-norm Transformer with learned positions, tanh GELU and a tied readout without bias. Its matrices lie the other way round.
-A document begins with `<|endoftext|>`: what this package calls `<s>` has that token's vector.
+GPT-2 is a pre-norm Transformer with learned positions, tanh GELU and a tied readout without bias. Its
+matrices lie the other way round. A document begins with `<|endoftext|>`: what this package calls `<s>` has
+that token's vector.
 """
 
 import json
@@ -79,17 +81,20 @@ def read(folder: Path) -> tuple[Transformer, SubwordTokenizer]:
     config = json.loads((folder / CONFIG).read_text(encoding="utf-8"))
     if config["model_type"] != "gpt2":
         raise UserError(
-            f"{folder}: a checkpoint of {config['model_type']!r}; of Hugging Face's models only 'gpt2' is read"
+            f"{folder}: a checkpoint of {config['model_type']!r}; "
+            "of Hugging Face's models, regard reads only 'gpt2'"
         )
     for name, allowed in FIXED.items():
         if config.get(name, allowed[0]) not in allowed:
             raise UserError(
-                f"{folder}: {name} is {config[name]!r} where GPT-2 has {allowed[0]!r}; such a model is not read"
+                f"{folder}: {name} is {config[name]!r} where GPT-2 has {allowed[0]!r}; "
+                "regard cannot read such a model"
             )
     width, size = config["n_embd"], config["vocab_size"]
     if config.get("n_inner") not in (None, 4 * width):
         raise UserError(
-            f"{folder}: its feed-forward layers are {config['n_inner']} wide where GPT-2's are 4 x {width}; such a model is not read"
+            f"{folder}: its feed-forward layers are {config['n_inner']} wide where GPT-2's are 4 x {width}; "
+            "regard cannot read such a model"
         )
     if not (folder / MODEL).is_file():
         raise UserError(
@@ -99,10 +104,16 @@ def read(folder: Path) -> tuple[Transformer, SubwordTokenizer]:
     model = Transformer(
         size,
         Transformer.Config(
-            layers=config["n_layer"], width=width, heads=config["n_head"], context=config["n_positions"],
-            positions="learned", dropout=config.get("resid_pdrop", 0.1), tied=tied, readout_bias=False,
+            layers=config["n_layer"],
+            width=width,
+            heads=config["n_head"],
+            context=config["n_positions"],
+            positions="learned",
+            dropout=config.get("resid_pdrop", 0.1),
+            tied=tied,
+            readout_bias=False,
         ),
-    )  # fmt: skip
+    )
     start, end = (_token(config.get(name), size) for name in ("bos_token_id", "eos_token_id"))
     tokenizer = SubwordTokenizer(_library(folder), "file", end, size)
     try:
@@ -160,7 +171,8 @@ def write(model: Transformer, tokenizer: SubwordTokenizer, folder: Path) -> None
     _check(model)
     ours = {name: tensor.detach().cpu() for name, tensor in model.tensors().items()}
     words, size = ours["embedding.weight"], model.vocabulary_size
-    # where <s> has the vector of a token, as in GPT-2 itself, it is that token; otherwise it and the padding are tokens of their own
+    # If <s> has the vector of a token, as in GPT-2 itself, it is written as that token. Otherwise <s> and the
+    # padding are written as tokens of their own.
     same = (words[:size] == words[size]).all(1).nonzero().flatten().tolist()
     own_start = not same
     start = size if own_start else tokenizer.end if tokenizer.end in same else same[0]
@@ -204,11 +216,23 @@ def _check(model: Transformer) -> None:
 def _config(model: Transformer, size: int, start: int, end: int) -> dict[str, Any]:
     config = model.config
     return {
-        "model_type": "gpt2", "architectures": ["GPT2LMHeadModel"], "vocab_size": size, "n_positions": config.context,
-        "n_embd": config.width, "n_layer": config.layers, "n_head": config.heads, "n_inner": None, "activation_function": "gelu_new",
-        "layer_norm_epsilon": 1e-5, "resid_pdrop": config.dropout, "embd_pdrop": config.dropout, "attn_pdrop": 0.0,
-        "bos_token_id": start, "eos_token_id": end, "tie_word_embeddings": config.tied,
-    }  # fmt: skip
+        "model_type": "gpt2",
+        "architectures": ["GPT2LMHeadModel"],
+        "vocab_size": size,
+        "n_positions": config.context,
+        "n_embd": config.width,
+        "n_layer": config.layers,
+        "n_head": config.heads,
+        "n_inner": None,
+        "activation_function": "gelu_new",
+        "layer_norm_epsilon": 1e-5,
+        "resid_pdrop": config.dropout,
+        "embd_pdrop": config.dropout,
+        "attn_pdrop": 0.0,
+        "bos_token_id": start,
+        "eos_token_id": end,
+        "tie_word_embeddings": config.tied,
+    }
 
 
 def _write_tokenizer(tokenizer: SubwordTokenizer, own_start: bool, folder: Path) -> None:
