@@ -1,4 +1,4 @@
-"""Attention weights as they are used in a call, with the columns that each row may see.
+"""Attention weights of a call, with the columns that each row may see.
 
 Shape legend: B rows, H heads, Q queries, K keys.
 """
@@ -25,7 +25,7 @@ class Weighing:
 
 
 class Recorder:
-    """Reads the weights at sites with everything that an edit is told of them; changes nothing."""
+    """Records the weights of sites, with the positions and the visible columns. Recording changes nothing."""
 
     def __init__(self, sites: Iterable[Site]):
         self._sites = {site.name: site for site in sites}
@@ -44,7 +44,7 @@ class Recorder:
 
 
 def weight_sites(model: LanguageModel, purpose: str) -> list[Site]:
-    """The sites that hold attention weights; an error that says what the family has instead, if there are none."""
+    """Return the sites that hold attention weights. A family without any raises an error that names its other sites."""
     sites = model.sites()
     weights = [site for site in sites.values() if site.holds == "weights"]
     if weights:

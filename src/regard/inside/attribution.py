@@ -1,4 +1,4 @@
-"""What else says which words mattered: scores of every word for one prediction, f(x) = log P(word), by several methods.
+"""Methods that give each word a score for one prediction, f(x) = log P(word).
 
     attention            the mean weight over sites and heads at the position that predicts
     rollout              attention through all layers, half of each layer's input passed on beside it (Abnar and Zuidema 2020)
@@ -49,7 +49,7 @@ class Attribution:
 
 @dataclass(frozen=True)
 class Judgement:
-    """The mean over SHARES of the words: P lost without the first of them, and P lost with the first of them alone."""
+    """Means over SHARES: the probability lost without a method's first words, and with the first words alone."""
 
     method: str
     comprehensiveness: float
@@ -64,7 +64,7 @@ class Judgement:
 
 
 def attributions(subject: Subject, rows: dict[str, Row]) -> list[Attribution]:
-    """The scores of all methods that the family allows."""
+    """Compute the scores of every method that the family allows."""
     made = [Attribution("attention", attention_scores(subject, rows).tolist())]
     rolled_N = rollout(subject, rows)
     if rolled_N is not None:
@@ -83,7 +83,7 @@ def attributions(subject: Subject, rows: dict[str, Row]) -> list[Attribution]:
 
 
 def attention_scores(subject: Subject, rows: dict[str, Row]) -> Tensor:
-    """(N,): the mean over the sites that look at the words, and their heads."""
+    """(N,): the mean weight on each word over all heads of the sites that attend to the words."""
     sites, parts = subject.model.sites(), list[Tensor]()
     for name, row in rows.items():
         if sites[name].columns == subject.side:
@@ -102,7 +102,9 @@ def on_words(subject: Subject, row: Row, weights_HK: Tensor) -> Tensor:
 
 
 def rollout(subject: Subject, rows: dict[str, Row]) -> Tensor | None:
-    """(N,): the last row of the product over layers of (W + I) / 2, W the mean over heads; None where layers are not stacked.
+    """(N,): the last row of the product over layers of (W + I) / 2, where W is the mean over heads.
+
+    The result is None for a model without stacked layers.
 
     Of a translator: the mean of the cross-attention's rows over what the encoder's layers mix.
     """
@@ -136,7 +138,7 @@ def rollout(subject: Subject, rows: dict[str, Row]) -> Tensor | None:
 
 
 def _points(subject: Subject, shares_W: Tensor) -> tuple[Tensor, Tensor]:
-    """((W, N) x . df/dx, (W,) f) where the vectors of all words are multiplied by each share."""
+    """Return ((W, N) x . df/dx, (W,) f) after multiplying the vectors of all words by each share."""
     tokens_WT, source_WS = subject.inputs(len(shares_W))
     ids_WT = tokens_WT if source_WS is None else source_WS
     words = torch.tensor(subject.positions, device=ids_WT.device)
@@ -165,7 +167,9 @@ def gradient_times_input(subject: Subject) -> Tensor:
 
 
 def integrated_gradients(subject: Subject, nodes: int | None = None) -> tuple[Tensor, float]:
-    """((N,) scores, their sum minus f(x) - f(0)): Gauss-Legendre quadrature; without a number of nodes, until the gap is small."""
+    """Return the (N,) scores, and the gap between their sum and f(x) - f(0), by Gauss-Legendre quadrature.
+
+    Without a number of nodes, the number doubles until the gap is small."""
     own, baseline = _points(subject, torch.tensor([1.0, 0.0]))[1].tolist()
     count = nodes or NODES
     while True:
@@ -182,13 +186,13 @@ def integrated_gradients(subject: Subject, nodes: int | None = None) -> tuple[Te
 
 @torch.no_grad()
 def occlusion(subject: Subject) -> Tensor:
-    """(N,): f(x) - f(x without the word)."""
+    """(N,): f(x) - f(x without the word), for each word."""
     kept = [[place for place in subject.positions if place != without] for without in subject.positions]
     return subject.log_prob - _values(subject, kept)
 
 
 def _values(subject: Subject, kept: Sequence[Sequence[int]]) -> Tensor:
-    """(W,): f of the texts of the words that are kept, equally many in each."""
+    """(W,): f of texts in which only some words are kept, equally many in each text."""
     size = max(1, BATCH // max(1, len(subject.ids), len(subject.given or ())))
     parts = [
         subject.log_probs(len(kept[first : first + size]), words=kept[first : first + size])[
@@ -201,7 +205,9 @@ def _values(subject: Subject, kept: Sequence[Sequence[int]]) -> Tensor:
 
 @torch.no_grad()
 def value_zeroing(subject: Subject, names: Sequence[str]) -> Tensor | None:
-    """(N,): f(x) - f(x), every attention over the words reading zeros at the word; None where no attention mixes values."""
+    """(N,): f(x) minus f with the values of the word set to zero in every attention.
+
+    The result is None if no attention of the model mixes values."""
     sites = subject.model.sites()
     values = [
         f"{name}.value"
@@ -220,7 +226,7 @@ def value_zeroing(subject: Subject, names: Sequence[str]) -> Tensor | None:
 
 
 def _zero_at(positions_W: Tensor) -> Change:
-    """World w has zeros at position w of its own. Values stand where keys stand."""
+    """Set the value at position w to zero in world w. Values have the positions of the keys."""
 
     def zero(value_WGKE: Tensor, place: Place) -> Tensor:
         here_WK = place.row_BT.expand(len(positions_W), -1) == positions_W.unsqueeze(1)
@@ -231,7 +237,7 @@ def _zero_at(positions_W: Tensor) -> Change:
 
 @torch.no_grad()
 def judgements(subject: Subject, made: Sequence[Attribution]) -> list[Judgement]:
-    """Every method's order of words, and random orders as the floor (the mean of so many)."""
+    """Judge the order of words of every method, and the mean of RANDOM_ORDERS random orders as the floor."""
     generator = torch.Generator().manual_seed(3)
     words = len(subject.names)
     orders = [torch.tensor(one.scores).argsort(descending=True, stable=True).tolist() for one in made]
@@ -253,7 +259,7 @@ def judgements(subject: Subject, made: Sequence[Attribution]) -> list[Judgement]
 
 
 def disagreement(first: Sequence[float], second: Sequence[float]) -> float:
-    """The share of pairs of words that two methods order differently (Kendall); a tie in one of them counts half.
+    """Return the share of pairs of words that two methods order differently (Kendall). A tie counts half.
 
     >>> disagreement([3, 2, 1], [3, 1, 2])
     0.3333333333333333

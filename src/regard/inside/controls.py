@@ -1,11 +1,11 @@
-"""The four controls of Wiegreffe and Pinter (2019), trained on the run's own training text: what would attention look like anyway?
+"""The four controls of Wiegreffe and Pinter (2019), trained on the run's own training text.
 
-    uniform weights     the same family, every weight the same: is attention needed at all?
-    other seeds         the same family again: how far do weights differ where nothing but chance does?
-    frozen weights      a model without context (each word alone) mixes words by the run's weights, or by uniform ones: do the weights help
-                        a model that did not make them?
-    adversary           trained end to end with loss TVD(y_a, y_b) - lambda KL(alpha_a || alpha_b), b the run: the same predictions
-                        from other weights
+    uniform weights     the same family with uniform weights, which tests whether attention is needed
+    other seeds         the same family with another seed, which measures how far weights differ by chance
+    frozen weights      a model that reads each word alone mixes the words by the run's weights, or by uniform ones, which tests whether
+                        the weights help another model
+    adversary           trained end to end with loss TVD(y_a, y_b) - lambda KL(alpha_a || alpha_b), where b is the run, which looks for
+                        the same predictions with other weights
 
 Shape legend: B rows, T positions, H heads of all sites, K columns, D width.
 """
@@ -60,7 +60,7 @@ class Control:
 
 
 def training_text(run: Run) -> list[str]:
-    """The run's own training text, read again."""
+    """Read the run's own training text again."""
     records = run.config.texts.train
     if not records:
         raise UserError("this run does not say what it was trained on: controls need its own training text")
@@ -86,7 +86,7 @@ Objective = Callable[[LanguageModel], nn.Module]
 
 @final
 class Windows(Task):
-    """Rows that are read from their beginning, under any objective."""
+    """A task whose rows begin anew, with any objective."""
 
     def __init__(self, corpus: Any, length: int, objective: Objective):
         self._text, self._length, self._make = corpus, length, objective
@@ -103,7 +103,7 @@ class Windows(Task):
 
 @final
 class Likelihood(nn.Module):
-    """The loss of a model on rows that begin anew."""
+    """The usual loss of a model, on rows that begin anew."""
 
     def __init__(self, model: LanguageModel):
         super().__init__()
@@ -118,7 +118,7 @@ class Likelihood(nn.Module):
 
 @final
 class Adversary(nn.Module):
-    """TVD(y_a, y_b) - lambda KL(alpha_a || alpha_b), times the number of targets."""
+    """The loss TVD(y_a, y_b) - lambda KL(alpha_a || alpha_b), times the number of targets."""
 
     def __init__(self, model: LanguageModel, base: LanguageModel, weight: float):
         super().__init__()
@@ -139,14 +139,14 @@ class Adversary(nn.Module):
 
 
 def _divergence_kl(own_BHTK: Tensor, other_BHTK: Tensor) -> Tensor:
-    """The mean over rows of KL(own || other); the other's weights have a floor, so that it stays finite."""
+    """Return the mean over rows of KL(own || other). A floor under the other weights keeps the value finite."""
     rows_BHT = own_BHTK.sum(3) > 0
     log_ratio = own_BHTK.clamp(min=1e-12).log() - other_BHTK.clamp(min=1e-6).log()
     return ((own_BHTK * log_ratio).sum(3) * rows_BHT).sum() / rows_BHT.sum().clamp(min=1)
 
 
 def read_with_maps(model: LanguageModel, tokens_BT: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
-    """(log-probabilities, the weights of every site): gradients go through both."""
+    """Return the log-probabilities and the weights of every site. Gradients go through both."""
     kept = dict[str, Tensor]()
 
     def keep(name: str):
@@ -163,7 +163,7 @@ def read_with_maps(model: LanguageModel, tokens_BT: Tensor) -> tuple[Tensor, dic
 
 @final
 class WithoutContext(nn.Module):
-    """Words alone, mixed by weights that another model gives: h_t = x_t + sum over heads and j of W_ht,j V_h x_j."""
+    """A model of single words, mixed by another model's weights: h_t = x_t + sum over h, j of W_ht,j V_h x_j."""
 
     def __init__(self, base: LanguageModel, width: int, heads: int, uniform: bool):
         super().__init__()
@@ -194,7 +194,7 @@ class WithoutContext(nn.Module):
 
 @final
 class Guided(nn.Module):
-    """The loss of a model without context; it learns inside `holder`, which the loop trains."""
+    """The loss of a model without context. The model is a part of `holder`, which the loop trains."""
 
     def __init__(self, holder: LanguageModel, inner: WithoutContext):
         super().__init__()
@@ -213,7 +213,7 @@ def _nll(log_probs_BTV: Tensor, targets_BT: Tensor) -> Tensor:
 
 @dataclass
 class Controls:
-    """Everything that the trainings share."""
+    """The data and options that all trainings share."""
 
     run: Run
     minutes: float
@@ -237,7 +237,7 @@ class Controls:
         self.rows = self._held_rows(encoded.ids_N[len(encoded) - held :].long())
 
     def _held_rows(self, ids_N: Tensor) -> tuple[Tensor, Tensor]:
-        """(tokens, targets): rows from all over the held part, a start mark before each."""
+        """Return tokens and targets: rows from the whole held-out part, each after a start mark."""
         step = len(ids_N) // ROWS
         rows = torch.stack([ids_N[row * step : row * step + self.length] for row in range(ROWS)])
         start_B1 = torch.full((ROWS, 1), self.base.start)
@@ -283,7 +283,7 @@ class Controls:
 
 
 def run_controls(run: Run, minutes: float) -> list[Control]:
-    """Train the controls, so many minutes in all, and measure them beside the run on text that none of them was trained on."""
+    """Train the controls for `minutes` in all, and measure them and the run on text that no control was trained on."""
     if not minutes > 0:
         raise UserError("`minutes` must be above 0")
     shared = Controls(run, minutes)

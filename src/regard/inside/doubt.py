@@ -1,4 +1,4 @@
-"""The sheet of one prediction: how far attention can move while it stays, and what else says which words mattered."""
+"""The figures of one prediction: the room of its attention weights, and other methods that score its words."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -20,11 +20,12 @@ from regard.inside.controls import Control
 from regard.inside.moved_attention import Moved, attention_rows, moved_attention
 from regard.inside.pictures import heat_map
 from regard.inside.subject import Subject
+from regard.tables import Table, TableRows
 
 
 @dataclass(frozen=True)
-class Doubt:
-    """What was measured of one prediction."""
+class Doubt(Table):
+    """The measurements of one prediction."""
 
     words: list[str]
     target: str
@@ -39,9 +40,16 @@ class Doubt:
 
     @property
     def disagreements(self) -> list[list[float]]:
-        """The share of pairs of words that two methods order differently, every method with every other."""
+        """The share of pairs of words that each two methods order differently."""
         scores = [one.scores for one in self.attributions]
         return [[disagreement(first, second) for second in scores] for first in scores]
+
+    def rows(self) -> TableRows:
+        """A row for each word, with its score by each method."""
+        return [
+            {"word": word} | {one.method: one.scores[place] for one in self.attributions}
+            for place, word in enumerate(self.words)
+        ]
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -95,7 +103,7 @@ def doubt_prediction(subject: Subject, epsilon: float, notes: Sequence[str] = ()
 
 
 def picture(doubt: Doubt) -> str:
-    """A row for each method, each shaded by its own largest score; the first two: attention, and where it could be instead."""
+    """Draw a row for each method, shaded by the row's largest score. The first two rows are attention before and after the move."""
     rows = {"attention": doubt.attributions[0].scores, "attention, moved": doubt.moved_words}
     rows |= {one.method: one.scores for one in doubt.attributions[1:]}
     scaled = [np.array(scores) / max(float(np.abs(scores).max()), 1e-12) for scores in rows.values()]

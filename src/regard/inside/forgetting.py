@@ -1,4 +1,4 @@
-"""How far back a model remembers: gradients, what carries them, and what the loss loses with the distant context.
+"""Measures of how far back a model remembers: gradients, recurrent weights and gates, and the loss without distant context.
 
     reach(k)      mean over rows of || d nll_t / d e(w_{t-k}) ||, relative to k = 1
     powers(k)     || V^k ||_2 of a recurrent layer h_i = tanh(W w_i + V h_{i-1}): the reach is bounded by it, as tanh' <= 1
@@ -37,7 +37,7 @@ CHANGES = ("cut", "shuffled", "thinned")
 
 @dataclass(frozen=True)
 class Rise:
-    """What a change of the context beyond the last `beyond` words costs, in nats a token."""
+    """The rise of the loss, in nats per token, after a change of the context before the last `beyond` words."""
 
     change: str
     beyond: int
@@ -60,7 +60,7 @@ class Speed:
 
 @dataclass(frozen=True)
 class Forgetting:
-    """What was measured of one run."""
+    """The measurements of one run."""
 
     name: str
     family: str
@@ -117,7 +117,7 @@ def forgetting(run: Run, name: str, sources: Sequence[Source], notes: Sequence[s
 
 
 def _rows(run: Run, sources: Sequence[Source], name: str) -> Tensor:
-    """(B, T): stretches of documents behind the start mark, each with its next token. As long as enough documents are."""
+    """(B, T): parts of documents after a start mark, each with its next token, as long as enough documents allow."""
     encoded = run.tokenizer.encode_texts([source.text for source in sources])
     lengths = encoded.lengths_D.sort(descending=True).values
     longest = min(
@@ -139,7 +139,7 @@ def _rows(run: Run, sources: Sequence[Source], name: str) -> Tensor:
 
 
 def gradient_reach(model: LanguageModel, rows_BT: Tensor) -> tuple[dict[int, float], float | None]:
-    """(reach by distance, the norm at distance 1). Zeros stay zeros; a family without word vectors has no reach."""
+    """Return the reach by distance, and the norm at distance 1. A family without word vectors has no reach."""
     tokens_BT, targets_B = rows_BT[:, :-1].to(model.device), rows_BT[:, -1:].to(model.device)
     vectors = Vectors()
     with changed_vectors(model, tokens_BT, vectors.keep):
@@ -159,7 +159,7 @@ def gradient_reach(model: LanguageModel, rows_BT: Tensor) -> tuple[dict[int, flo
 
 @torch.inference_mode()
 def context_rises(model: LanguageModel, rows_BT: Tensor) -> tuple[float, list[Rise]]:
-    """(the loss of the last token with its whole context, what each change beyond each distance adds)."""
+    """Return the loss of the last token with its whole context, and the rises after each change."""
     generator = torch.Generator().manual_seed(1)
     words_BT, targets_B1 = rows_BT[:, 1:-1], rows_BT[:, -1:]
     whole_B = _last_loss(model, words_BT, targets_B1)
@@ -175,7 +175,7 @@ def context_rises(model: LanguageModel, rows_BT: Tensor) -> tuple[float, list[Ri
 
 
 def _changed(far_BT: Tensor, change: str, generator: torch.Generator) -> Tensor:
-    """The distant context cut off, in a random order, or with every second word left out."""
+    """Cut the distant context off, shuffle it, or leave out every second word."""
     if change == "cut":
         return far_BT[:, :0]
     order_BT = torch.rand(far_BT.shape, generator=generator).argsort(1)
@@ -196,7 +196,7 @@ def _last_loss(model: LanguageModel, words_BT: Tensor, targets_B1: Tensor) -> Te
 
 
 def power_norms(model: LanguageModel) -> dict[str, dict[int, float]]:
-    """|| V^k ||_2 of every plain recurrent layer, in float64."""
+    """Return || V^k ||_2 of every plain recurrent layer, in float64."""
     curves = {}
     layers = [module for module in model.modules() if type(module) is nn.RNN]
     for number, layer in enumerate(layers):
@@ -213,7 +213,7 @@ def power_norms(model: LanguageModel) -> dict[str, dict[int, float]]:
 
 @torch.inference_mode()
 def gate_products(model: LanguageModel, tokens_BT: Tensor) -> dict[str, dict[int, float]]:
-    """Mean over units and positions of the product of k successive gates that keep the state."""
+    """Return the mean over units and positions of the product of k successive gates that keep the state."""
     gates = {
         name: (site.parts.index(part), part)
         for name, site in model.sites().items()
@@ -238,7 +238,7 @@ def gate_products(model: LanguageModel, tokens_BT: Tensor) -> dict[str, dict[int
 
 @torch.inference_mode()
 def speeds(model: LanguageModel, row_T: Tensor) -> list[Speed]:
-    """Seconds to read so many tokens and predict the next one: the median of three."""
+    """Measure the seconds to read each number of tokens and predict the next one: the median of three."""
     measured = []
     for length in LENGTHS:
         if model.context is not None and length > model.context:
@@ -257,6 +257,6 @@ def speeds(model: LanguageModel, row_T: Tensor) -> list[Speed]:
 
 
 def sequential_steps(model: LanguageModel, length: int) -> int:
-    """Steps over time that have to wait for one another: one a token in every recurrent layer, 1 where there is none."""
+    """Return the number of steps that must wait for each other: one per token and recurrent layer, otherwise 1."""
     layers = sum(module.num_layers for module in model.modules() if isinstance(module, nn.RNNBase))
     return length * layers if layers else 1

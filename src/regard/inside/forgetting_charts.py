@@ -1,4 +1,4 @@
-"""Charts of what several runs forget: all families in one picture."""
+"""Charts of the forgetting of several runs in one picture."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -13,7 +13,7 @@ SMALLEST = 1e-16  # of a relative gradient in the picture; what is less is in th
 
 
 def chart(results: Sequence[Forgetting]) -> altair.VConcatChart:
-    """Gradients and speed above, what the distant context is worth below."""
+    """Draw gradients and speed in the first row, and the rises of the loss in the second."""
     order = [result.name for result in results]
     colour = altair.Color(
         "name:N",

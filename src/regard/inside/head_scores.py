@@ -1,4 +1,4 @@
-"""Scores that say what an attention head does, each with a definition, and a label for the heads that clearly do one thing.
+"""Scores of attention heads, each with a definition, and labels for the heads that clearly do one thing.
 
 A score is the share of a head's weight that goes where the definition says. It stands beside its chance: what uniform weights over the
 visible positions would give, or, if that is more, what the head of the same model with its numbers shuffled gives. A head gets the
@@ -24,6 +24,7 @@ from regard.models.contract import LanguageModel
 from regard.parts.look import Site
 from regard.probabilities.attention_links import attention_maps, model_1
 from regard.runs.run import Run
+from regard.tables import Table, TableRows
 from regard.text import parallel
 from regard.text.builtin import built_in_text
 from regard.text.files import Source
@@ -49,7 +50,7 @@ class Score:
 
     @property
     def share(self) -> float:
-        """How much of the way from chance to 1 the score covers."""
+        """The share of the way from chance to 1 that the score covers."""
         return (self.value - self.chance) / max(1 - self.chance, 1e-9)
 
 
@@ -74,7 +75,7 @@ class Head:
 
 
 @dataclass(frozen=True)
-class HeadReport:
+class HeadReport(Table):
     heads: list[Head]
     notes: list[str] = field(default_factory=list)
 
@@ -82,8 +83,16 @@ class HeadReport:
         heads = [head.to_json() for head in self.heads]
         return {"kinds": KINDS, "heads": heads, "notes": self.notes}
 
+    def rows(self) -> TableRows:
+        """A row for each head, with its label and scores."""
+        return [
+            {"site": head.site, "head": head.name, "label": head.label, "entropy": head.entropy}
+            | {kind: score.value for kind, score in head.scores.items()}
+            for head in self.heads
+        ]
+
     def label(self, site: str, head: int = 0) -> str | None:
-        """The label of a head, by its number within its site."""
+        """Return the label of a head, given its number in its site."""
         return [one for one in self.heads if one.site == site][head].label
 
 
@@ -94,7 +103,9 @@ Measured = dict[
 
 @torch.inference_mode()
 def head_report(run: Run, text: Sequence[Source] = (), control: LanguageModel | None = None) -> HeadReport:
-    """Measure every head. `control` is the model whose scores count as chance: by default the run's own with shuffled numbers."""
+    """Measure every head. The scores of the model `control` count as chance.
+
+    Without a control, chance is measured on the run's own model with shuffled numbers."""
     model, notes = run.model, list[str]()
     sites = weight_sites(model, "whose heads could be measured")
     generator = torch.Generator().manual_seed(1)
@@ -120,7 +131,7 @@ def _label(scores: dict[str, Score]) -> str | None:
 
 
 def shuffled(model: LanguageModel, generator: torch.Generator) -> LanguageModel:
-    """The same model with the numbers of each parameter in a random order: it has learned nothing, and its weights are as large."""
+    """Return a copy of the model with the numbers of each parameter in a random order."""
     other = copy.deepcopy(model)
     for parameter in other.parameters():
         order = torch.randperm(parameter.numel(), generator=generator).to(parameter.device)
@@ -130,7 +141,7 @@ def shuffled(model: LanguageModel, generator: torch.Generator) -> LanguageModel:
 
 @dataclass(frozen=True)
 class Sequences:
-    """What the models read: random sequences that are repeated, and text. Sources stand beside them for translators."""
+    """The inputs of the measurements: repeated random sequences and text, with source sentences for translators."""
 
     repeated_BT: Tensor
     repeated_source_BS: Tensor | None
@@ -171,7 +182,7 @@ def _readings(run: Run, text: Sequence[Source], notes: list[str], generator: tor
 
 
 def _own_text(run: Run, notes: list[str]) -> list[Source]:
-    """The held-out text of the run; the built-in text for a run that has none or whose text is gone."""
+    """Return the run's held-out text, or the built-in text if the run has none or the file is gone."""
     try:
         return run.own_text()
     except (UserError, OSError):
@@ -200,7 +211,7 @@ def _repeated(
     before: tuple[int, ...],
     after: tuple[int, ...],
 ) -> Tensor:
-    """(ROWS, 2 length + 1): different random tokens, twice."""
+    """(ROWS, 2 length + 1): a sequence of different random tokens, then the same sequence again."""
     usable = [token for token in range(tokenizer.size) if token not in (tokenizer.end, tokenizer.unknown)]
     rows = []
     for _ in range(ROWS):
@@ -211,7 +222,7 @@ def _repeated(
 
 
 def _text_rows(tokenizer: Tokenizer, texts: list[str], longest: int) -> list[Tensor]:
-    """The beginnings of the longest of the first documents, a row each."""
+    """Return rows from the beginnings of the longest of the first documents."""
     encoded = tokenizer.encode_texts([text[: 1 << 16] for text in texts[:ROWS]])
     order = encoded.lengths_D[: 8 * ROWS].argsort(descending=True)[:ROWS]
     rows = []
@@ -225,7 +236,7 @@ def _text_rows(tokenizer: Tokenizer, texts: list[str], longest: int) -> list[Ten
 
 
 def _delimiters(tokenizer: Tokenizer) -> Tensor:
-    """Tokens that hold no letter and no digit, and those that begin or end a text."""
+    """Return the tokens without a letter or digit, and the tokens that begin or end a text."""
     ids = [token for token in range(tokenizer.size) if not any(map(str.isalnum, tokenizer.name(token)))]
     return torch.tensor([*ids, tokenizer.end, tokenizer.start, tokenizer.padding])
 
@@ -233,7 +244,7 @@ def _delimiters(tokenizer: Tokenizer) -> Tensor:
 def _alignment(
     maps: dict[tuple[str, int], list[Tensor]], links: list[Any]
 ) -> dict[tuple[str, int], tuple[float, float]]:
-    """(weight on the linked source words, what uniform weights would give), the mean over linked target words."""
+    """Return the mean weight on the linked source words of each target word, and the same for uniform weights."""
     scores = {}
     for head, maps_TS in maps.items():
         values, chances = list[float](), list[float]()
@@ -251,7 +262,7 @@ def _alignment(
 def _measure(
     model: LanguageModel, sites: list[Site], reading: Sequences
 ) -> tuple[Measured, dict[tuple[str, int], float], dict[tuple[str, int], int | None]]:
-    """(scores and uniform chances, entropy, the offset that has most weight) of every head."""
+    """Return scores with uniform chances, entropies, and the offsets with the most weight, for every head."""
     random = _record(model, sites, reading.repeated_BT, reading.repeated_source_BS)
     texts = [_record(model, sites, *row) for row in reading.text]
     aligned = reading.aligned(model) if reading.aligned is not None else {}
@@ -296,7 +307,7 @@ def _record(
 
 
 def _on_positions(weighing: Weighing) -> Weighing:
-    """The weights on positions: a column beside them, such as the vocabulary of a gate, is left out."""
+    """Return the weights on positions, without extra columns such as the vocabulary of a gate."""
     assert weighing.place.column_BK is not None
     columns = weighing.place.column_BK.shape[1]
     weights_BHQK = weighing.weights_BHQK[..., :columns].cpu()
@@ -304,12 +315,12 @@ def _on_positions(weighing: Weighing) -> Weighing:
 
 
 def _padded(ids_BK: Tensor, weighing: Weighing) -> Tensor:
-    """The ids of the columns."""
+    """Return the ids of the columns."""
     return ids_BK[:, : weighing.weights_BHQK.shape[3]]
 
 
 def _of_random(weighing: Weighing, ids_BK: Tensor) -> dict[str, tuple[Tensor, float]]:
-    """Scores of heads that look at their own side, from repeated random sequences."""
+    """Score heads that attend to their own side, on repeated random sequences."""
     length = ids_BK.shape[1]
     place = torch.arange(length)
     row_QK, column_QK = place.unsqueeze(1), place.unsqueeze(0)
@@ -327,7 +338,9 @@ def _of_random(weighing: Weighing, ids_BK: Tensor) -> dict[str, tuple[Tensor, fl
 
 
 def _weight_on(weighing: Weighing, wanted_BQK: Tensor) -> tuple[Tensor, float]:
-    """((H,) mean weight on the wanted columns, what uniform weights would give): over rows that see a wanted column and another one."""
+    """Return the (H,) mean weight on the wanted columns, and the same for uniform weights.
+
+    The mean is over rows that see a wanted column and another one."""
     wanted_BQK = wanted_BQK.unsqueeze(1) if wanted_BQK.dim() == 2 else wanted_BQK
     seen_BQK = weighing.visible_BHQK[:, 0]
     both_BQK = wanted_BQK & seen_BQK
@@ -339,7 +352,9 @@ def _weight_on(weighing: Weighing, wanted_BQK: Tensor) -> tuple[Tensor, float]:
 
 
 def _by_position(weighing: Weighing, site: Site) -> tuple[tuple[Tensor, float], list[int | None]]:
-    """((H,) total variation between the mean weights and uniform ones, chance 0; the offset with the most weight of each head)."""
+    """Return the (H,) total variation between mean and uniform weights, and the offset with the most weight.
+
+    The chance of the total variation is 0."""
     half = weighing.weights_BHQK.shape[2] // 2 + 1 if site.rows == site.columns else None
     first = 1 if site.columns == "read" else 0  # without <s>
     mean_HQK = weighing.weights_BHQK[:, :, :half, first:].mean(0)
@@ -362,7 +377,7 @@ def _by_position(weighing: Weighing, site: Site) -> tuple[tuple[Tensor, float], 
 
 
 def _entropy(weighing: Weighing) -> Tensor:
-    """(H,): the entropy of the weights as a share of its largest value; NaN where no row sees two columns."""
+    """(H,): the entropy as a share of its largest value. A head whose rows see one column has NaN."""
     weights_BHQK, seen_BHQ = weighing.weights_BHQK, weighing.visible_BHQK.sum(3)
     entropy_BHQ = torch.special.entr(weights_BHQK.clamp(min=0)).sum(3)
     rows_BHQ = seen_BHQ > 1

@@ -1,10 +1,10 @@
-"""How far attention can move while the prediction stays (Jain and Wallace 2019).
+"""Search for attention weights that are far from a model's own and keep its prediction (Jain and Wallace 2019).
 
-What moves is the row of weights at the position that predicts, in every head: of one site alone, or of all sites at once. Distance is the
-Jensen-Shannon divergence in nats, the mean over heads; the prediction stays if its total variation is at most epsilon.
+The search changes the row of weights of the last position in every head, in one site or in all sites together. The distance is the
+Jensen-Shannon divergence in nats, averaged over heads. A prediction is kept if its total variation is at most epsilon.
 
 The divergence from a fixed distribution is convex, so it is largest at a corner of the simplex: all mass on the least weighted
-position. That bound is shown beside what was reached.
+position. The results show this bound beside the distance that the search found.
 
 Shape legend: W worlds, H heads, K columns, V vocabulary.
 """
@@ -30,7 +30,7 @@ RATE, SAFE = (
 
 @dataclass(frozen=True)
 class Row:
-    """The weights of one site at the position that predicts."""
+    """The weights of one site in the row of the last position."""
 
     weights_HK: Tensor
     seen_HK: Tensor
@@ -38,7 +38,7 @@ class Row:
 
     @property
     def choices_H(self) -> Tensor:
-        """How many columns each head can choose among; 0 where it looks at nothing."""
+        """(H,): the number of columns that each head can choose among, 0 for a head without weights."""
         return torch.where(self.weights_HK.sum(1) > 0, self.seen_HK.sum(1), 0)
 
     @property
@@ -46,11 +46,11 @@ class Row:
         return self.choices_H > 1
 
     def most_H(self) -> Tensor:
-        """The largest divergence that any weights could have from these."""
+        """(H,): the largest divergence that any weights can have from these."""
         return divergence(self.weights_HK, self.corner())
 
     def corner(self) -> Tensor:
-        """(H, K): all of the mass on the least weighted position."""
+        """(H, K): weights with all mass on the least weighted position."""
         least_H = self.weights_HK.masked_fill(~self.seen_HK, math.inf).argmin(1)
         corner_HK = torch.zeros_like(self.weights_HK).scatter(1, least_H.unsqueeze(1), 1.0)
         return corner_HK * self.weights_HK.sum(1, keepdim=True)
@@ -60,7 +60,7 @@ class Row:
         return even_HK.to(self.weights_HK.dtype) * self.weights_HK.sum(1, keepdim=True)
 
     def permuted(self, generator: torch.Generator) -> Tensor:
-        """The weights of each head in a random order over the columns that it sees."""
+        """Return the weights of each head in a random order over its visible columns."""
         permuted_HK = self.weights_HK.clone()
         for head, seen_K in enumerate(self.seen_HK):
             places = seen_K.nonzero().squeeze(1)
@@ -69,7 +69,7 @@ class Row:
         return permuted_HK
 
     def entropy(self) -> float | None:
-        """The mean over heads of the entropy, as a share of the largest."""
+        """Return the mean entropy of the heads, as a share of the largest possible entropy."""
         if not bool(self.free_H.any()):
             return None
         weights_HK = self.weights_HK / self.weights_HK.sum(1, keepdim=True).clamp(min=1e-12)
@@ -79,7 +79,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Moved:
-    """How far the weights of these sites could be moved."""
+    """The distances that the weights of some sites can move."""
 
     sites: tuple[str, ...]
     divergence: float  # the largest that was reached with the prediction within epsilon
@@ -103,7 +103,7 @@ class Moved:
 
 
 def divergence(first_K: Tensor, second_K: Tensor) -> Tensor:
-    """The Jensen-Shannon divergence along the last axis, in nats, of weights that need not sum to 1."""
+    """Return the Jensen-Shannon divergence along the last axis, in nats. The weights are normalised first."""
     first, second = (_normalised(weights) for weights in (first_K, second_K))
     middle = (first + second) / 2
     entropies = (torch.special.entr(weights).sum(-1) for weights in (middle, first, second))
@@ -116,7 +116,7 @@ def _normalised(weights_K: Tensor) -> Tensor:
 
 
 def attention_rows(subject: Subject) -> dict[str, Row]:
-    """The weights at the position that predicts, of every site whose rows are read positions."""
+    """Return the weights of the last position, for every site whose rows are read positions."""
     sites = weight_sites(subject.model, "to doubt")
     recorder = Recorder(site for site in sites if site.rows == "read")
     with torch.no_grad():
@@ -136,7 +136,7 @@ def attention_rows(subject: Subject) -> dict[str, Row]:
 
 
 def moved_attention(subject: Subject, rows: Mapping[str, Row], epsilon: float) -> list[Moved]:
-    """Every site alone, then all at once: random orders, uniform weights, and the farthest weights that were found."""
+    """Move the weights of every site alone, then of all sites together: random orders, uniform weights, a search."""
     groups = [(name,) for name in rows]
     if len(groups) > 1:
         groups.append(tuple(rows))
@@ -158,7 +158,7 @@ Tried = tuple[Tensor, Tensor]  # the divergence and the variation of each simple
 def _simple(
     subject: Subject, rows: dict[str, Row], own_V: Tensor, epsilon: float, generator: torch.Generator
 ) -> tuple[Tried, "_Best"]:
-    """The worlds that need no search, and the best of them."""
+    """Try the worlds that need no search. Return their figures and the best of them."""
     simple, best = _simple_worlds(rows, generator), _Best(epsilon)
     with torch.no_grad():
         state = subject.prefix(len(next(iter(simple.values()))))
@@ -187,7 +187,7 @@ def _moved(rows: dict[str, Row], tried: Tried, best: "_Best") -> Moved:
 
 
 def _simple_worlds(rows: dict[str, Row], generator: torch.Generator) -> dict[str, Tensor]:
-    """(W, H, K) of each site: weights that need no search."""
+    """Return weights that need no search, (W, H, K) for each site."""
     worlds = {}
     for name, row in rows.items():
         corner = row.corner()
@@ -199,7 +199,7 @@ def _simple_worlds(rows: dict[str, Row], generator: torch.Generator) -> dict[str
 
 
 def _put(worlds: Mapping[str, Tensor]) -> Look:
-    """Each world's weights at each site, in the last row."""
+    """Return a look that sets the last row of each site to each world's weights."""
 
     def change(weights_WHK: Tensor) -> Change:
         def put(tensor: Tensor, place: Place) -> Tensor:
@@ -215,13 +215,13 @@ def _variation(log_probs_WV: Tensor, own_V: Tensor) -> Tensor:
 
 
 def _divergence(worlds: Mapping[str, Tensor], rows: Mapping[str, Row]) -> Tensor:
-    """(W,): the mean over the heads of all sites that can choose."""
+    """(W,): the mean divergence over all heads with a choice."""
     parts = [divergence(worlds[name], row.weights_HK)[:, row.free_H] for name, row in rows.items()]
     return torch.cat(parts, 1).mean(1)
 
 
 class _Best:
-    """The farthest weights so far with the prediction within epsilon."""
+    """Keeps the farthest weights so far whose prediction stays within epsilon."""
 
     def __init__(self, epsilon: float):
         self.epsilon, self.divergence, self.variation = epsilon, -1.0, 0.0
@@ -242,9 +242,9 @@ def _search(
     groups: list[tuple[str, ...]],
     bests: list[_Best],
 ) -> None:
-    """Adam on the scores of the last row: more divergence, and a penalty where the total variation nears epsilon.
+    """Maximise the divergence by Adam on the scores of the last row, with a penalty for variation near epsilon.
 
-    All groups of sites are searched side by side, STARTS worlds each: a step costs hardly more than that of one group.
+    All groups of sites are searched in one batch, with STARTS worlds each, so that more groups cost little more time.
     """
     group_W = torch.arange(len(groups)).repeat_interleave(STARTS).tolist()
     generator = torch.Generator().manual_seed(2)
@@ -290,7 +290,7 @@ def _search(
 def _starts(
     name: str, row: Row, groups: list[tuple[str, ...]], bests: list[_Best], generator: torch.Generator
 ) -> Tensor:
-    """(W, H, K) scores: from the model's own weights, from the best so far, and from between that and the corner."""
+    """Return the starting scores (W, H, K): the model's weights, the best weights so far, and a point nearer the corner."""
     starts = []
     for group, best in zip(groups, bests, strict=True):
         weights_HK = best.weights[name] if name in group else row.weights_HK
@@ -301,6 +301,6 @@ def _starts(
 
 
 def _softmax(scores_WHK: Tensor, row: Row) -> Tensor:
-    """Weights over the columns that are seen, with the row's own sum."""
+    """Return weights over the visible columns that have the row's own sum."""
     hidden_WHK = scores_WHK.masked_fill(~row.seen_HK, -1e30)
     return hidden_WHK.softmax(2) * row.seen_HK * row.weights_HK.sum(1, keepdim=True)

@@ -1,4 +1,4 @@
-"""What the senses of words say, read off and measured. The prediction is linear in them, so nothing here is an estimate.
+"""The sense vectors of words and their exact contributions. The score is linear in them, so nothing is estimated.
 
 The score of a word w after position i is b_w + sum over positions j and senses l of alpha_{l,i,j} C(x_j)_l . E_w
 (Hewitt et al. 2023). The vectors C and the directions E are read through the model's sites.
@@ -43,7 +43,7 @@ class Sense:
 
 @dataclass(frozen=True)
 class Similarity:
-    """The cosines of two words, sense by sense."""
+    """The cosines of two words, one for each sense."""
 
     words: tuple[str, str]
     cosines: list[float]
@@ -55,7 +55,7 @@ class Similarity:
 
 @dataclass(frozen=True)
 class Contributions:
-    """What each sense of each word of a text adds to the score of the next word, at every position."""
+    """The share of each sense of each word of a text in the score of the next word, at every position."""
 
     tokens: list[str]
     next: list[str]  # the word after each position
@@ -74,7 +74,7 @@ class Contributions:
 
 
 def require_senses(model: LanguageModel) -> int:
-    """The number of senses of a word; an error for a family that has none."""
+    """Return the number of senses of a word. A family without senses raises an error."""
     site = model.sites().get(SENSES)
     if site is None:
         raise UserError(
@@ -93,7 +93,7 @@ def sense_numbers(model: LanguageModel, numbers: Sequence[int]) -> tuple[int, ..
 
 @torch.inference_mode()
 def sense_vectors(model: LanguageModel, ids_N: Tensor) -> Tensor:
-    """(N, L, D): C(x) of each word. Nothing around a word changes them, so each is read alone."""
+    """(N, L, D): C(x) of each word. The senses do not depend on the context, so each word is read alone."""
     require_senses(model)
     parts = []
     for ids in ids_N.split(WORDS):
@@ -105,7 +105,7 @@ def sense_vectors(model: LanguageModel, ids_N: Tensor) -> Tensor:
 
 @torch.inference_mode()
 def said(model: LanguageModel, vectors_ND: Tensor) -> Tensor:
-    """(N, V): how much each vector raises the score of each word, less what it raises the mean word's."""
+    """(N, V): the amount by which each vector raises the score of each word, minus the mean over words."""
     vectors_N1D = vectors_ND.to(model.device).unsqueeze(1)
     start_N1 = torch.full((len(vectors_ND) + 1, 1), model.start, device=model.device)
     both_N1D = torch.cat([torch.zeros_like(vectors_N1D[:1]), vectors_N1D])
@@ -116,7 +116,7 @@ def said(model: LanguageModel, vectors_ND: Tensor) -> Tensor:
 
 
 def direction(model: LanguageModel, tokenizer: Tokenizer, words: Sequence[str]) -> tuple[float, ...]:
-    """The direction of the features in which the score of the first word grows, less that of the second or of the mean word."""
+    """Return the gradient of the first word's score, minus that of the second word or of the mean word."""
     if not 1 <= len(words) <= 2:
         raise UserError("`direction` takes one word, or two whose difference it is (he she)")
     ids = [single_token(tokenizer, word) for word in words]
@@ -134,7 +134,7 @@ def direction(model: LanguageModel, tokenizer: Tokenizer, words: Sequence[str]) 
 
 
 def senses_of(run: Run, words: Sequence[str], top: int) -> tuple[list[list[Sense]], list[Similarity]]:
-    """(the senses of each word, the similarity of each pair of words)."""
+    """Return the senses of each word, and the similarity of each pair of words."""
     model, tokenizer = run.model, run.tokenizer
     ids = [single_token(tokenizer, word) for word in words]
     every_VLD = sense_vectors(model, torch.arange(tokenizer.size))
@@ -166,7 +166,7 @@ def _best(tokenizer: Tokenizer, scores_V: Tensor, top: int) -> list[tuple[str, f
 
 @torch.inference_mode()
 def contributions(run: Run, text: str, following: str | None) -> Contributions:
-    """The exact terms of the score of every next word; after the text comes `following`, or the likeliest word."""
+    """Return the exact terms of the score of every next word. The last one is `following`, or the likeliest word."""
     model, tokenizer = run.model, run.tokenizer
     many = require_senses(model)
     ids = [tokenizer.start, *tokenizer.prompt(text)]
@@ -191,7 +191,7 @@ def contributions(run: Run, text: str, following: str | None) -> Contributions:
 
 @torch.inference_mode()
 def bias_ratio(run: Run, prompts: Sequence[str], contrast: Sequence[str]) -> float:
-    """The mean over prompts of max(p(a) / p(b), p(b) / p(a)); 1 is no bias (Hewitt et al. 2023, section 5.2)."""
+    """Return the mean over prompts of max(p(a)/p(b), p(b)/p(a)); 1 is no bias (Hewitt et al. 2023, section 5.2)."""
     if len(contrast) != 2:
         raise UserError("`contrast` takes the two words whose probabilities are compared (he she)")
     if not prompts:

@@ -1,4 +1,4 @@
-"""A sheet: what was measured as one file. The ending says which kind: a page that opens offline, a picture, or every number."""
+"""Write results as one file: an offline page, a picture, or every number as JSON. The ending of the name decides."""
 
 import html
 import json
@@ -45,13 +45,13 @@ Part = Heading | Prose | Picture | Table
 
 
 def check_sheet(out: str | Path | None) -> None:
-    """Refuse a file that cannot be written, before the work."""
+    """Refuse a file that cannot be written, before any work is done."""
     if out is not None:
         check_ending(Path(out), ENDINGS)
 
 
 def write_sheet(out: str | Path, title: str, parts: Sequence[Part], svg: str, data: dict[str, Any]) -> None:
-    """.html holds all parts, .svg and .png the picture, .json the numbers."""
+    """Write all parts (.html), the picture (.svg, .png) or the numbers (.json)."""
     path = Path(out)
     check_ending(path, ENDINGS)
     if path.suffix in PICTURES:
@@ -63,7 +63,7 @@ def write_sheet(out: str | Path, title: str, parts: Sequence[Part], svg: str, da
 
 
 def page(title: str, parts: Sequence[Part]) -> str:
-    """One page with nothing to fetch."""
+    """Make a page that fetches nothing."""
     body = "".join(_part(part) for part in parts)
     return (
         f"<!doctype html><html lang='en'><head><meta charset='utf-8'><title>{html.escape(title)}</title>"
@@ -90,7 +90,7 @@ def _part(part: Part) -> str:
 
 
 def text_table(table: Table) -> str:
-    """The table as aligned lines, for a terminal."""
+    """Write the table as aligned lines for a terminal."""
     cells = [list(table.columns), *(list(row) for row in table.rows)]
     widths = [max(len(row[column]) for row in cells) for column in range(len(table.columns))]
     lines = []

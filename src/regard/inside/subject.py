@@ -1,4 +1,4 @@
-"""A prediction that is to be explained: one model, one text, one position, one word; and the words that it may have come from.
+"""A prediction to explain: a model, a text, a position and a word, and the words that it may depend on.
 
 The words are those that were read, without the start mark; for a model whose state begins with a sentence, those of that sentence.
 
@@ -33,7 +33,7 @@ class Subject:
 
     @property
     def side(self) -> Side:
-        """Where the words stand: in what is read, or in what the state begins with."""
+        """The side of the words: the tokens of the call (read) or the source (given)."""
         return "read" if self.given is None else "given"
 
     @property
@@ -43,7 +43,7 @@ class Subject:
     def inputs(
         self, worlds: int, words: Sequence[Sequence[int]] | None = None
     ) -> tuple[Tensor, Tensor | None]:
-        """(tokens, source) of so many worlds; `words` are the positions that stay in each world, equally many in all."""
+        """Return the tokens and the source of `worlds` copies. `words` are the positions kept in each copy, equally many."""
         source = None if self.given is None else torch.tensor([self.given]).expand(worlds, -1)
         tokens = torch.tensor([self.ids]).expand(worlds, -1)
         if words is not None:
@@ -62,13 +62,13 @@ class Subject:
     def log_probs(
         self, worlds: int = 1, look: Look | None = None, words: Sequence[Sequence[int]] | None = None
     ) -> Tensor:
-        """(W, V): the prediction after the last token, the text read whole."""
+        """(W, V): the prediction after the last token, for the whole text."""
         tokens_WT, source_WS = self.inputs(worlds, words)
         prediction, _ = self.model.read_from_start(tokens_WT, source_WS, look)
         return prediction.at(self._last(tokens_WT)).log_probs()[:, 0]
 
     def prefix(self, worlds: int) -> State:
-        """The state before the last token is read: with it, one step is all that has to be worked out again."""
+        """Return the state before the last token, so that each later computation is a single step."""
         tokens_WT, source_WS = self.inputs(worlds)
         with torch.no_grad():
             state = self.model.begin(worlds if source_WS is None else source_WS)
@@ -82,7 +82,7 @@ class Subject:
 
     @cached_property
     def log_prob(self) -> float:
-        """log P of the word with the whole text."""
+        """The log-probability of the word after the whole text."""
         with torch.no_grad():
             return float(self.log_probs()[0, self.target])
 
@@ -97,7 +97,7 @@ def make_subject(
     word: str | None = None,
     position: int | None = None,
 ) -> Subject:
-    """The prediction after a position of a reading: of `word`, of the token that follows there, or of the likeliest one."""
+    """Choose the prediction after a position of a reading: of `word`, of the next token, or of the likeliest token."""
     ids = reading.ids[:-1] if reading.ended else reading.ids
     usual = len(ids) - 2 if reading.ended and len(ids) > 1 else len(ids) - 1
     place = usual if position is None else _place(position, len(ids))

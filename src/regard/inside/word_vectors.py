@@ -1,4 +1,4 @@
-"""The vectors that a model's embedding layers give to the words of a call: read, changed, and differentiated.
+"""Word vectors of a model's embedding layers in a call: recorded, changed and differentiated.
 
 A layer takes part if it is called with the very ids of the call. So the vectors of positions stay as they are, and in families that use
 a word's vector twice (a Backpack: for its senses and for its context) both uses change together.
@@ -19,7 +19,7 @@ Change = Callable[[int, Tensor], Tensor]  # (number of the layer, its vectors (B
 
 @contextmanager
 def changed_vectors(model: nn.Module, ids_BT: Tensor, change: Change) -> Iterator[None]:
-    """Inside, every layer that looks up `ids_BT` gives other vectors. Gradients go through them."""
+    """Change the vectors of every layer that looks up `ids_BT`. Gradients go through the new vectors."""
     layers = [module for module in model.modules() if isinstance(module, nn.Embedding)]
 
     def hook(number: int):
@@ -40,7 +40,7 @@ def changed_vectors(model: nn.Module, ids_BT: Tensor, change: Change) -> Iterato
 
 
 class Vectors:
-    """The vectors of a call, a leaf for each layer that looked the words up."""
+    """Keeps the vectors of a call, with a leaf tensor for each embedding layer."""
 
     def __init__(self) -> None:
         self.by_layer: dict[int, Tensor] = {}

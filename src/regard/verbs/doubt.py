@@ -1,4 +1,4 @@
-"""regard doubt RUN --text TEXT: what attention explains in a prediction, and what else says which words mattered."""
+"""regard doubt RUN --text TEXT: test what attention explains in a prediction, beside other methods."""
 
 from dataclasses import replace
 
@@ -17,27 +17,30 @@ from regard.verbs.parsing import parse
 from regard.verbs.printing import print_json, tell
 
 MOVING = (
-    "How far attention can move. The weights at the position that predicts were replaced by others: by the same weights in a random order, by "
-    "uniform ones, and by the farthest that a search found with the prediction within epsilon (total variation of the whole distribution). "
-    "Distance is the Jensen-Shannon divergence in nats, the mean over heads; “most” is what any weights could reach from these. If the "
-    "farthest is close to the most, quite other weights give the same prediction: then the weights alone do not explain it. It does not follow "
-    "that the model ignores what it attends to: nearly flat weights (entropy near 1) have room to move, and other layers may carry the same words."
+    "The attention weights in the row of the last position were replaced by three others: the same weights in a random order, uniform "
+    "weights, and the farthest weights that a search found while the prediction stayed within epsilon (total variation of the whole "
+    "distribution). Distances are Jensen-Shannon divergences in nats, averaged over heads. “most” is the largest distance that any weights "
+    "can have from the model's own. If “farthest” is close to “most”, very different weights give the same prediction, and the weights "
+    "alone do not explain the prediction. This does not show that the model ignores the words with large weights: nearly uniform weights "
+    "(entropy near 1) can move without much effect, and other layers may carry the same information."
 )
 JUDGING = (
-    "What else says what mattered. Every method gives each word a score for this prediction. Comprehensiveness is the probability that is lost "
-    "without a method's first words, sufficiency what is lost with them alone (means over 1, 5, 10, 20 and 50% of the words): a method that finds "
-    "the words that matter has a high first and a low second number. Random orders are the floor; a method that does not beat them says nothing "
-    "here. Leaving words out makes texts that the model was not trained on, so both numbers mix what mattered with what is unusual."
+    "Every method gives each word a score for this prediction. Comprehensiveness is the probability that is lost when a method's first "
+    "words are left out, sufficiency the probability that is lost when only these words are kept (means over 1, 5, 10, 20 and 50% of the "
+    "words). A method that finds the important words has a high comprehensiveness and a low sufficiency. Random orders are the floor: a "
+    "method that is no better than a random order has found nothing here. Leaving words out makes texts unlike the training text, so both "
+    "numbers also measure how the model reacts to unusual texts."
 )
 DISAGREEING = (
-    "Disagreement: the share of pairs of words that two methods order differently; 0 is the same order, 0.5 is what chance gives, 1 the reverse. "
-    "Agreement between methods would be no proof that they are right, and disagreement does not say which of them is wrong."
+    "Disagreement is the share of pairs of words that two methods order differently: 0 for the same order, 0.5 for chance, 1 for the "
+    "reverse order. Agreement does not prove that two methods are right, and disagreement does not say which of them is wrong."
 )
 CONTROLLING = (
-    "Controls (Wiegreffe and Pinter 2019). If uniform weights lose nothing, attention is not needed on this text. Two seeds differ by chance "
-    "alone: an adversary whose weights are no farther from the run's than theirs says little. If words that see no context do better with the "
-    "run's frozen weights than with uniform ones, the weights carry something that another model can use. An adversary with a small variation and a large "
-    "divergence is a model that predicts the same from other weights. Losses of so short a training are compared with each other, not with the run's."
+    "The controls follow Wiegreffe and Pinter (2019). If uniform weights lose nothing, attention is not needed on this text. Two seeds "
+    "differ by chance alone, so an adversary whose weights are no farther from the run's than those of another seed shows little. If words "
+    "without context are predicted better with the run's frozen weights than with uniform weights, the weights carry information that "
+    "another model can use. An adversary with a small variation and a large divergence is a model with the same predictions and other "
+    "weights. The trainings are short: compare their losses with each other, not with the loss of the run."
 )
 
 
@@ -54,7 +57,7 @@ def doubt(
     edit: Edits = None,
     out: Out = None,
 ) -> Doubt:
-    """Test what attention explains: how far its weights can move while the prediction stays, and what other methods say mattered.
+    """Test what attention explains: how far its weights can move with the prediction kept, and how other methods score the words.
 
     >>> regard.doubt("runs/attentive", "The value of the object is the").moved[0].divergence  # doctest: +SKIP
 
@@ -62,13 +65,13 @@ def doubt(
         run: A run folder, or a GPT-2 checkpoint.
         text: The text itself.
         target: The translation that a translator is made to read; without it, it translates.
-        word: The word whose probability is explained. Without it, the one that follows, or the likeliest one.
-        position: The position after which it comes, from 0, or from the end below 0. Without it, the last one.
-        epsilon: The prediction has stayed if its total variation is at most this.
+        word: The predicted word to explain. Without it, the word that follows in the text, or the likeliest word.
+        position: The position that predicts the word, from 0, or below 0 from the end. Without it, the last one.
+        epsilon: The largest total variation at which a prediction counts as kept.
         controls: Also train the four controls of Wiegreffe and Pinter on the run's own training text (language models).
         minutes: Minutes of training for all controls together.
         edit: Change the model: a JSON file of edits, or the JSON itself.
-        out: Write it to a file: .html, .svg, .png or .json.
+        out: Write the sheet to a file: .html, .svg, .png or .json.
     """
     check_sheet(out)
     check_epsilon(epsilon)
@@ -93,17 +96,8 @@ def _reading(run: Run, text: str, target: Target) -> Reading:
 
 
 def moved_table(doubted: Doubt) -> Table:
-    columns = [
-        "weights of",
-        "farthest",
-        "most",
-        "variation",
-        "entropy",
-        "permuted",
-        "variation",
-        "uniform",
-        "variation",
-    ]
+    columns = ["weights of", "farthest", "most", "variation", "entropy"]
+    columns += ["permuted", "variation", "uniform", "variation"]
     rows = [
         [
             one.name,
@@ -172,7 +166,7 @@ def control_table(doubted: Doubt) -> Table:
 
 
 def about(doubted: Doubt) -> str:
-    """The prediction in one line."""
+    """Describe the prediction in one line."""
     return f"P(“{doubted.target}”) = {doubted.probability:.3f} after {len(doubted.words)} words; epsilon {doubted.epsilon:g}"
 
 
@@ -192,7 +186,7 @@ def page(doubted: Doubt) -> list[Part]:
 
 
 def complete(doubted: Doubt) -> str:
-    """How exact integrated gradients are."""
+    """Say how exact integrated gradients are."""
     gaps = [one.gap for one in doubted.attributions if one.gap is not None]
     if not gaps:
         return ""
@@ -214,4 +208,4 @@ def main(arguments: list[str]) -> None:
         print(f"\n{text_table(table)}")
     if doubted.controls:
         print(f"\n{text_table(control_table(doubted))}")
-    print("\nfarthest, most: Jensen-Shannon divergence in nats; --out FILE.html says what the numbers mean.")
+    print("\nfarthest, most: Jensen-Shannon divergences in nats. --out FILE.html explains every number.")

@@ -1,10 +1,11 @@
-"""regard forget RUN...: how far back models remember."""
+"""regard forget RUN...: measure how far back models remember."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
+from regard import tables
 from regard.errors import UserError
 from regard.inside.forgetting import Forgetting, forgetting
 from regard.inside.sheet import Heading, Part, Picture, Prose, Table, check_sheet, text_table, write_sheet
@@ -22,18 +23,26 @@ Runs = Annotated[
 ]
 SHOWN = (1, 5, 20, 50, 100, 200, 500)
 READING = (
-    "The gradient says how much the loss of a word would change with the vector of a word k places back, relative to the last "
-    "word; a small gradient does not say that the word is not used, only that training hardly learns from it. The rise of the loss says what "
-    "the distant words are worth: cut away, in a random order (words without their order), or with every second one left out. "
-    "Runs that read other tokens (characters, words) have other distances: compare runs that read the same."
+    "The gradient measures how much the loss of a word changes with the vector of the word k positions before, relative to the word just "
+    "before. A small gradient means that training learns little from that word; the trained model may still use it. The rise of the loss "
+    "measures the value of the distant words: they are cut off, shuffled (words without their order), or every second one is left out. "
+    "Compare only runs with the same kind of tokens, because distances are counted in tokens."
 )
 
 
 @dataclass(frozen=True)
-class Forgettings:
-    """What each run forgets."""
+class Forgettings(tables.Table):
+    """The measurements of several runs."""
 
     results: list[Forgetting]
+
+    def rows(self) -> tables.TableRows:
+        """A row for each run and distance, with the gradient relative to distance 1."""
+        return [
+            {"run": result.name, "back": k, "gradient": value}
+            for result in self.results
+            for k, value in result.reach.items()
+        ]
 
     def to_json(self) -> dict[str, Any]:
         return {"runs": [result.to_json() for result in self.results]}
@@ -66,7 +75,7 @@ def forget(runs: Runs, *, text: Files = (), out: Out = None) -> Forgettings:
 
 
 def _names(opened: list[Run], given: list[Any]) -> list[str]:
-    """The families, or the names of the runs where a family comes twice."""
+    """Return the families, with the names of the runs if a family comes twice."""
     families = [run.model.family for run in opened]
     if len(set(families)) == len(families):
         return families

@@ -1,4 +1,4 @@
-"""regard heads RUN: what each attention head does."""
+"""regard heads RUN: measure and label attention heads."""
 
 from pathlib import Path
 from typing import Any
@@ -15,9 +15,10 @@ from regard.verbs.parsing import parse
 from regard.verbs.printing import print_json, tell
 
 READING = (
-    "A score is the share of the weight that goes where its definition says; after the slash stands its chance: uniform weights, or the same model with its "
-    "numbers shuffled, if that is more. A head has the label whose score covers most of the way from chance to 1, from half of the "
-    "way on. A label says where a head looks, not what the model does with it; a head without one may do several things."
+    "A score is the share of a head's weight on the positions of its definition. The number after the slash is chance: the score of uniform "
+    "weights, or of the same model with shuffled numbers, whichever is higher. A head has the label whose score covers most of the way from "
+    "chance to 1, if that is at least half of the way. A label says where a head looks, not what the model does with it. A head without a "
+    "label may do several things."
 )
 
 
@@ -41,7 +42,7 @@ def heads(run: RunLike, *, text: Files = (), out: Out = None) -> HeadReport:
 
 
 def _kinds(report: HeadReport) -> list[str]:
-    """The kinds that a head of this run has a score of, in the order of their definitions."""
+    """Return the kinds of scores that the heads of this run have, in the order of their definitions."""
     return [kind for kind in KINDS if any(kind in head.scores for head in report.heads)]
 
 
@@ -66,7 +67,7 @@ def _cell(head: Head, kind: str) -> str:
 
 
 def _picture(report: HeadReport) -> str:
-    """Heads down, kinds across, shaded by the share of the way from chance to 1."""
+    """Draw a table of heads and kinds, shaded by the share of the way from chance to 1."""
     kinds = _kinds(report)
     shares = [
         [head.scores[kind].share if kind in head.scores else 0.0 for kind in kinds] for head in report.heads

@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal
 import numpy as np
 import torch
 
+from regard import tables
 from regard.errors import UserError
 from regard.inside.edit_model import edited, save_edits
 from regard.inside.pictures import heat_map
@@ -41,8 +42,8 @@ Do = Literal["scale", "remove", "swap", "project", "steer"]
 
 
 @dataclass(frozen=True)
-class Senses:
-    """The senses of words, and what an edit of them changes."""
+class Senses(tables.Table):
+    """The senses of words, and the effects of an edit."""
 
     words: list[str]
     senses: list[list[Sense]]  # of each word
@@ -51,6 +52,19 @@ class Senses:
     before: Contributions | None = None  # without the edit
     bias: tuple[float, float] | None = None  # the bias ratio before and after the edit
     edits: list[Edit] = field(default_factory=list)
+
+    def rows(self) -> tables.TableRows:
+        """A row for each word and sense, with the words that the sense raises most and the most similar words."""
+        return [
+            {
+                "word": word,
+                "sense": sense.number,
+                "says": " ".join(_visible(name) for name, _ in sense.says),
+                "alike": " ".join(_visible(name) for name, _ in sense.alike),
+            }
+            for word, own in zip(self.words, self.senses, strict=True)
+            for sense in own
+        ]
 
     def to_json(self) -> dict[str, Any]:
         tables = zip(self.words, self.senses, strict=True)
@@ -206,7 +220,7 @@ def _similarities(result: Senses) -> Table:
 
 
 def _terms(found: Contributions) -> Table:
-    """Words of the context down, senses across: what they add to the score of the last next word."""
+    """Make a table of context words and senses: their shares in the score of the last next word."""
     values_LT = found.values_TLT[-1]
     rows = [
         [f"{place} {_visible(token)}", *(f"{value:+.2f}" for value in values_LT[:, place].tolist())]
@@ -239,7 +253,7 @@ def _tables(result: Senses) -> list[Table]:
 
 
 def _picture(result: Senses) -> str:
-    """Without a text, the words that each sense says; with one, what each sense of each word adds to the next word."""
+    """Draw the words that each sense raises most, or, for a text, the share of each sense of each word."""
     if result.contributions is not None:
         found = result.contributions
         values = found.values_TLT[-1].T.numpy()
