@@ -195,7 +195,7 @@ class _Rows:
             self._used = self._uniform_BN.shape[1]
 
     def _uniform(self, ahead: int) -> Tensor:
-        """(B): the random numbers of the step `ahead` steps from now. They are drawn for many steps at once."""
+        """(B): the random numbers of the step `ahead` steps from now. One call draws those of many."""
         if self._used + ahead >= self._uniform_BN.shape[1]:
             first_B1 = torch.tensor([[len(self._history[row])] for row in self._batch])
             position_BN = first_B1 + torch.arange(min(STEPS_AT_ONCE, self._writing.length) + ahead)

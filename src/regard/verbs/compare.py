@@ -161,7 +161,7 @@ def compare(
 
     Args:
         text: The text: files, folders, globs, or - for standard input. Without it, the built-in text.
-        families: The families, separated by spaces or commas (all). Tokens may stand behind a name: ngram:word.
+        families: The families, separated by spaces or commas (all). Tokens may follow a name: ngram:word.
         tokens: What a token is.
         document: Where a document ends.
         minutes: Training time of each (0.3).
@@ -271,7 +271,8 @@ def _busy(waited: float) -> list[str]:
         return []
     return [
         f"The machine was busy: the threads of one training waited {waited:.1f} seconds for a core in "
-        "every second. The ranks mean little; compare again on an idle machine, or give --tokens-each instead of --minutes."
+        "every second. The ranks mean little; compare again on an idle machine, or give --tokens-each "
+        "instead of --minutes."
     ]
 
 
