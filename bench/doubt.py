@@ -1,9 +1,11 @@
-"""The figures of docs/doubt.md: sheets, head labels, the senses of a Backpack, what every family forgets. Run it on a quiet machine.
+"""Compute the figures of docs/doubt.md: sheets, head labels, senses of a Backpack, forgetting of each family.
 
-    python bench/doubt.py --out docs [--minutes 2] [--wikitext ../shared/data/wikitext-2] [--only sheet heads senses forget controls]
+    python bench/doubt.py --out docs [--minutes 2] [--wikitext ../shared/data/wikitext-2]
+        [--only sheet heads senses forget controls]
 
-Trains on the built-in text (the Backpack on wikitext-2, if it is given), so many minutes a model, in a folder of its own under
---work, and goes on with what is already trained there. Writes doubt-*.svg to --out and prints the tables that the page shows.
+Run it on a quiet machine. Every model is trained for --minutes on the built-in text (the Backpack on
+wikitext-2, if it is given), in a folder under --work; models that are already trained there are used again.
+The pictures doubt-*.svg go to --out, and the page's tables are printed.
 """
 
 import argparse

@@ -44,7 +44,10 @@ class Recorder:
 
 
 def weight_sites(model: LanguageModel, purpose: str) -> list[Site]:
-    """Return the sites that hold attention weights. A family without any raises an error that names its other sites."""
+    """Return the sites that hold attention weights.
+
+    For a family without attention weights, raise an error that names its gates, cells and hidden states.
+    """
     sites = model.sites()
     weights = [site for site in sites.values() if site.holds == "weights"]
     if weights:

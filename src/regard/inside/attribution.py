@@ -1,13 +1,16 @@
 """Methods that give each word a score for one prediction, f(x) = log P(word).
 
     attention            the mean weight over sites and heads at the position that predicts
-    rollout              attention through all layers, half of each layer's input passed on beside it (Abnar and Zuidema 2020)
+    rollout              the product of the attention of all layers, each averaged with the identity
+                         (Abnar and Zuidema 2020)
     gradient x input     x_j . df/dx_j
-    integrated gradients x_j . integral over a in (0, 1) of df/dx_j at a x: the sum over j is f(x) - f(0) (Sundararajan et al. 2017)
+    integrated gradients x_j . integral over a in (0, 1) of df/dx_j at a x: the sum over j is f(x) - f(0)
+                         (Sundararajan et al. 2017)
     occlusion            f(x) - f(x without word j), the word left out of the text
     value-zeroing        f(x) - f(x), no attention reading any value at word j (after Mohebbi et al. 2023)
 
-Each order of words is judged by what is lost without its first words and with them alone (ERASER, DeYoung et al. 2020).
+Each order of words is judged by the probability that is lost without its first words, and with only its first
+words (ERASER, DeYoung et al. 2020).
 
 Shape legend: W worlds, T positions, N words, D width, K columns.
 """
@@ -49,7 +52,7 @@ class Attribution:
 
 @dataclass(frozen=True)
 class Judgement:
-    """Means over SHARES: the probability lost without a method's first words, and with the first words alone."""
+    """Means over SHARES: the probability lost without a method's first words, and with only these words."""
 
     method: str
     comprehensiveness: float
@@ -115,7 +118,7 @@ def rollout(subject: Subject, rows: dict[str, Row]) -> Tensor | None:
         if site.holds == "weights" and site.rows == site.columns == subject.side
     ]
     layers = [site for site in own if "layer" in site.name]
-    # words that reach the prediction beside the layers (copied, or as a Backpack's senses) are not in the product
+    # The product leaves out paths beside the layers: copied words, and the senses of a Backpack.
     if not layers or len(layers) != len(own):
         return None
     recorder = Recorder(layers)

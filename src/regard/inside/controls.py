@@ -2,10 +2,10 @@
 
     uniform weights     the same family with uniform weights, which tests whether attention is needed
     other seeds         the same family with another seed, which measures how far weights differ by chance
-    frozen weights      a model that reads each word alone mixes the words by the run's weights, or by uniform ones, which tests whether
-                        the weights help another model
-    adversary           trained end to end with loss TVD(y_a, y_b) - lambda KL(alpha_a || alpha_b), where b is the run, which looks for
-                        the same predictions with other weights
+    frozen weights      a model that reads each word alone mixes the words by the run's weights, or by uniform
+                        weights, which tests whether the weights help another model
+    adversary           trained end to end with loss TVD(y_a, y_b) - lambda KL(alpha_a || alpha_b), where b is
+                        the run, which looks for the same predictions with other weights
 
 Shape legend: B rows, T positions, H heads of all sites, K columns, D width.
 """
@@ -15,6 +15,7 @@ import hashlib
 import tempfile
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, final
 
@@ -48,10 +49,9 @@ HELD = 0.1  # of the training text: measured on, not trained on
 class Control:
     name: str
     loss: float  # nats a token on text that no control was trained on
-    divergence: (
-        float | None
-    )  # of its weights from the run's, the mean over heads of a site being compared; None: it has none of its own
-    variation: float | None  # of its predictions from the run's
+    # The divergence of its weights from the run's, as a mean over heads of a site. None: it has no weights.
+    divergence: float | None
+    variation: float | None  # the variation of its predictions from the run's
     steps: int
 
     def to_json(self) -> dict[str, Any]:
@@ -68,7 +68,10 @@ def training_text(run: Run) -> list[str]:
 
 
 def _again(run: Run, record: TextRecord) -> str:
-    gone = f"controls need the run's own training text, and {record.name} is gone or has changed: train the run again"
+    gone = (
+        f"controls need the run's own training text, and {record.name} is gone or has changed: "
+        "train the run again"
+    )
     if record.name == "-":
         raise UserError(gone)
     try:
@@ -139,7 +142,7 @@ class Adversary(nn.Module):
 
 
 def _divergence_kl(own_BHTK: Tensor, other_BHTK: Tensor) -> Tensor:
-    """Return the mean over rows of KL(own || other). A floor under the other weights keeps the value finite."""
+    """Return the mean over rows of KL(own || other). A floor under `other` keeps the mean finite."""
     rows_BHT = own_BHTK.sum(3) > 0
     log_ratio = own_BHTK.clamp(min=1e-12).log() - other_BHTK.clamp(min=1e-6).log()
     return ((own_BHTK * log_ratio).sum(3) * rows_BHT).sum() / rows_BHT.sum().clamp(min=1)
@@ -163,7 +166,7 @@ def read_with_maps(model: LanguageModel, tokens_BT: Tensor) -> tuple[Tensor, dic
 
 @final
 class WithoutContext(nn.Module):
-    """A model of single words, mixed by another model's weights: h_t = x_t + sum over h, j of W_ht,j V_h x_j."""
+    """Single words, mixed by another model's weights: h_t = x_t + sum over h, j of W_htj V_h x_j."""
 
     def __init__(self, base: LanguageModel, width: int, heads: int, uniform: bool):
         super().__init__()
@@ -283,7 +286,7 @@ class Controls:
 
 
 def run_controls(run: Run, minutes: float) -> list[Control]:
-    """Train the controls for `minutes` in all, and measure them and the run on text that no control was trained on."""
+    """Train the controls for `minutes` in all. Measure them and the run on text that no control has read."""
     if not minutes > 0:
         raise UserError("`minutes` must be above 0")
     shared = Controls(run, minutes)
@@ -301,7 +304,7 @@ def run_controls(run: Run, minutes: float) -> list[Control]:
         _guided(shared, uniform)
     for weight in LAMBDAS:
         model = copy.deepcopy(shared.base)
-        steps = shared.learn(model, lambda model, weight=weight: Adversary(model, shared.base, weight))
+        steps = shared.learn(model, partial(Adversary, base=shared.base, weight=weight))
         with torch.no_grad():
             shared.measure(f"adversary, lambda {weight:g}", *read_with_maps(model, tokens_BT), steps)
     return shared.results
@@ -327,10 +330,9 @@ def _guided(shared: Controls, uniform: bool) -> None:
     holder = shared.fresh()
     holder.requires_grad_(False)
     torch.manual_seed(shared.seed)
-    holder.without_context = WithoutContext(
-        shared.base, width, heads, uniform
-    )  # the loop trains what it holds
-    steps = shared.learn(holder, lambda trained: Guided(trained, trained.without_context))
+    without_context = WithoutContext(shared.base, width, heads, uniform)
+    holder.without_context = without_context  # so that the loop trains its parameters
+    steps = shared.learn(holder, partial(Guided, inner=without_context))
     with torch.no_grad():
         name = "words alone, mixed by " + ("uniform weights" if uniform else "the run's frozen weights")
-        shared.measure(name, holder.without_context(shared.rows[0]), {}, steps)
+        shared.measure(name, without_context(shared.rows[0]), {}, steps)

@@ -1,4 +1,4 @@
-"""The figures of one prediction: the room of its attention weights, and other methods that score its words."""
+"""The figures of one prediction: how far its attention can move, and other methods that score its words."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -103,7 +103,10 @@ def doubt_prediction(subject: Subject, epsilon: float, notes: Sequence[str] = ()
 
 
 def picture(doubt: Doubt) -> str:
-    """Draw a row for each method, shaded by the row's largest score. The first two rows are attention before and after the move."""
+    """Draw a row for each method, shaded by the row's largest score.
+
+    The first two rows are attention before and after the move.
+    """
     rows = {"attention": doubt.attributions[0].scores, "attention, moved": doubt.moved_words}
     rows |= {one.method: one.scores for one in doubt.attributions[1:]}
     scaled = [np.array(scores) / max(float(np.abs(scores).max()), 1e-12) for scores in rows.values()]

@@ -49,7 +49,9 @@ def given_edits(run: Run, edits: Sequence[Edit] | str | Path) -> Sequence[Edit]:
 def tensor_hashes(model: LanguageModel) -> dict[str, str]:
     """Return the beginning of the hash of every tensor, so that a file of edits can say which one differs."""
     return {
-        name: hashlib.sha256(tensor.detach().cpu().contiguous().view(torch.uint8).numpy()).hexdigest()[:12]
+        name: hashlib.sha256(tensor.detach().cpu().contiguous().view(torch.uint8).numpy().data).hexdigest()[
+            :12
+        ]
         for name, tensor in model.tensors().items()
         if tensor.dim()
     }
@@ -88,7 +90,7 @@ def edit_model(model: LanguageModel, tokenizer: Tokenizer, edits: Sequence[Edit]
 
 
 def _at_words(edit: Edit, change: Change, site: Site, tokenizer: Tokenizer) -> Change:
-    """Return the change at the rows where one of the edit's words stands. Other rows stay equal to the bit."""
+    """Return the change at the rows of the edit's words. Other rows stay equal to the bit."""
     if edit.words is None:
         return change
     if site.rows != "read":

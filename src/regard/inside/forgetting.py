@@ -1,10 +1,11 @@
-"""Measures of how far back a model remembers: gradients, recurrent weights and gates, and the loss without distant context.
+"""Measures of how far back a model remembers: gradients, recurrent weights, gates, and the worth of context.
 
     reach(k)      mean over rows of || d nll_t / d e(w_{t-k}) ||, relative to k = 1
-    powers(k)     || V^k ||_2 of a recurrent layer h_i = tanh(W w_i + V h_{i-1}): the reach is bounded by it, as tanh' <= 1
+    powers(k)     || V^k ||_2 of a recurrent layer h_i = tanh(W w_i + V h_{i-1}), a bound of the reach because
+                  tanh' <= 1
     holds(k)      mean over units and positions of f_t f_{t-1} .. f_{t-k+1}, f the gate that keeps the state
-    rise(k)       nll_t with the context beyond the last k words cut, shuffled or thinned out, minus nll_t with all of it
-                  (Khandelwal et al. 2018)
+    rise(k)       nll_t with the context beyond the last k words cut, shuffled or thinned out, minus nll_t
+                  with the whole context (Khandelwal et al. 2018)
 
 Shape legend: B rows, T positions, G gates, D width.
 """
@@ -37,7 +38,7 @@ CHANGES = ("cut", "shuffled", "thinned")
 
 @dataclass(frozen=True)
 class Rise:
-    """The rise of the loss, in nats per token, after a change of the context before the last `beyond` words."""
+    """The rise of the loss, in nats per token, if the context before the last `beyond` words is changed."""
 
     change: str
     beyond: int
@@ -117,7 +118,7 @@ def forgetting(run: Run, name: str, sources: Sequence[Source], notes: Sequence[s
 
 
 def _rows(run: Run, sources: Sequence[Source], name: str) -> Tensor:
-    """(B, T): parts of documents after a start mark, each with its next token, as long as enough documents allow."""
+    """(B, T): a start mark and the first tokens of a document in each row, as long as the documents allow."""
     encoded = run.tokenizer.encode_texts([source.text for source in sources])
     lengths = encoded.lengths_D.sort(descending=True).values
     longest = min(
@@ -139,7 +140,7 @@ def _rows(run: Run, sources: Sequence[Source], name: str) -> Tensor:
 
 
 def gradient_reach(model: LanguageModel, rows_BT: Tensor) -> tuple[dict[int, float], float | None]:
-    """Return the reach by distance, and the norm at distance 1. A family without word vectors has no reach."""
+    """Return the reach by distance, and the norm at distance 1. Without word vectors there is none."""
     tokens_BT, targets_B = rows_BT[:, :-1].to(model.device), rows_BT[:, -1:].to(model.device)
     vectors = Vectors()
     with changed_vectors(model, tokens_BT, vectors.keep):
@@ -200,7 +201,7 @@ def power_norms(model: LanguageModel) -> dict[str, dict[int, float]]:
     curves = {}
     layers = [module for module in model.modules() if type(module) is nn.RNN]
     for number, layer in enumerate(layers):
-        power = matrix = layer.weight_hh_l0.detach().double().cpu()
+        power = matrix = layer.get_parameter("weight_hh_l0").detach().double().cpu()
         curve, at = dict[int, float](), 1
         for k in DISTANCES:
             for _ in range(k - at):
@@ -257,6 +258,6 @@ def speeds(model: LanguageModel, row_T: Tensor) -> list[Speed]:
 
 
 def sequential_steps(model: LanguageModel, length: int) -> int:
-    """Return the number of steps that must wait for each other: one per token and recurrent layer, otherwise 1."""
+    """Return the number of steps that must wait for each other: one per token and recurrent layer, or 1."""
     layers = sum(module.num_layers for module in model.modules() if isinstance(module, nn.RNNBase))
     return length * layers if layers else 1

@@ -1,7 +1,7 @@
 """Charts of the forgetting of several runs in one picture."""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Literal
 
 import altair
 
@@ -68,7 +68,11 @@ def chart(results: Sequence[Forgetting]) -> altair.VConcatChart:
 
 
 def _lines(
-    points: list[dict[str, Any]], colour: altair.Color, title: str, across: str, scale: str
+    points: list[dict[str, Any]],
+    colour: altair.Color,
+    title: str,
+    across: str,
+    scale: Literal["linear", "log"],
 ) -> altair.Chart:
     up = altair.Y(
         "value:Q",

@@ -1,8 +1,9 @@
 """Scores of attention heads, each with a definition, and labels for the heads that clearly do one thing.
 
-A score is the share of a head's weight that goes where the definition says. It stands beside its chance: what uniform weights over the
-visible positions would give, or, if that is more, what the head of the same model with its numbers shuffled gives. A head gets the
-label whose score covers most of the way from chance to 1, if that is at least half of the way.
+A score is the share of a head's weight that goes where the definition says. It stands beside its chance: what
+uniform weights over the visible positions would give, or, if that is more, what the head of the same model
+with its numbers shuffled gives. A head gets the label whose score covers most of the way from chance to 1, if
+that is at least half of the way.
 
 Repeated sequences of random tokens as evidence: Elhage et al. 2021 and Olsson et al. 2022 (induction heads).
 
@@ -34,11 +35,14 @@ ROWS, REPEATED, LONGEST = 8, 24, 48  # sequences, tokens that are repeated, toke
 HALFWAY = 0.5  # of the way from chance to 1: from there on a head has a label
 KINDS = {
     "previous token": "weight on the position before",
-    "induction": "in a random sequence that is repeated: weight on the position after the same token's last occurrence",
+    "induction": "in a random sequence that is repeated: weight on the position after the same token's last "
+    "occurrence",
     "same token": "in a random sequence that is repeated: weight on other positions that hold the same token",
     "delimiter or sink": "in text: weight on <s>, </s> and tokens without a letter or digit",
-    "alignment": "in held-out pairs: weight on the source words that a target word is linked to (gold links, or IBM Model 1)",
-    "position": "in random sequences: how far the mean weights at a position are from uniform, <s> left out (total variation)",
+    "alignment": "in held-out pairs: weight on the source words that a target word is linked to "
+    "(gold links, or IBM Model 1)",
+    "position": "in random sequences: how far the mean weights at a position are from uniform, <s> left out "
+    "(total variation)",
 }
 LAST = "position"  # a head that looks at the position before looks by position as well: this label comes last
 
@@ -141,7 +145,10 @@ def shuffled(model: LanguageModel, generator: torch.Generator) -> LanguageModel:
 
 @dataclass(frozen=True)
 class Sequences:
-    """The inputs of the measurements: repeated random sequences and text, with source sentences for translators."""
+    """The inputs of the measurements: repeated random sequences, and text.
+
+    For translators, source sentences stand beside them.
+    """
 
     repeated_BT: Tensor
     repeated_source_BS: Tensor | None
@@ -244,7 +251,7 @@ def _delimiters(tokenizer: Tokenizer) -> Tensor:
 def _alignment(
     maps: dict[tuple[str, int], list[Tensor]], links: list[Any]
 ) -> dict[tuple[str, int], tuple[float, float]]:
-    """Return the mean weight on the linked source words of each target word, and the same for uniform weights."""
+    """Return the mean weight on the linked source words of each target word, and that of uniform weights."""
     scores = {}
     for head, maps_TS in maps.items():
         values, chances = list[float](), list[float]()
@@ -274,7 +281,8 @@ def _measure(
         own_side = site.rows == site.columns
         columns_BK = reading.repeated_BT if site.columns == "read" else reading.repeated_source_BS
         delimiters = reading.delimiters if site.columns == "read" else reading.source_delimiters
-        assert columns_BK is not None and delimiters is not None
+        assert columns_BK is not None
+        assert delimiters is not None
         by_kind = _of_random(random[site.name], columns_BK) if own_side else {}
         ids = [row[0 if site.columns == "read" else 1] for row in reading.text]
         by_kind["delimiter or sink"] = _joined(

@@ -1,10 +1,13 @@
-"""Search for attention weights that are far from a model's own and keep its prediction (Jain and Wallace 2019).
+"""Search for attention weights that are far from a model's own and keep its prediction.
 
-The search changes the row of weights of the last position in every head, in one site or in all sites together. The distance is the
-Jensen-Shannon divergence in nats, averaged over heads. A prediction is kept if its total variation is at most epsilon.
+The method follows Jain and Wallace (2019).
 
-The divergence from a fixed distribution is convex, so it is largest at a corner of the simplex: all mass on the least weighted
-position. The results show this bound beside the distance that the search found.
+The search changes the row of weights of the last position in every head, in one site or in all sites
+together. The distance is the Jensen-Shannon divergence in nats, averaged over heads. A prediction is kept if
+its total variation is at most epsilon.
+
+The divergence from a fixed distribution is convex, so it is largest at a corner of the simplex: all mass on
+the least weighted position. The results show this bound beside the distance that the search found.
 
 Shape legend: W worlds, H heads, K columns, V vocabulary.
 """
@@ -136,8 +139,11 @@ def attention_rows(subject: Subject) -> dict[str, Row]:
 
 
 def moved_attention(subject: Subject, rows: Mapping[str, Row], epsilon: float) -> list[Moved]:
-    """Move the weights of every site alone, then of all sites together: random orders, uniform weights, a search."""
-    groups = [(name,) for name in rows]
+    """Move the weights of every site alone, then of all sites together.
+
+    The moves are random orders, uniform weights and a search.
+    """
+    groups: list[tuple[str, ...]] = [(name,) for name in rows]
     if len(groups) > 1:
         groups.append(tuple(rows))
     generator = torch.Generator().manual_seed(1)
@@ -242,9 +248,10 @@ def _search(
     groups: list[tuple[str, ...]],
     bests: list[_Best],
 ) -> None:
-    """Maximise the divergence by Adam on the scores of the last row, with a penalty for variation near epsilon.
+    """Maximise the divergence by Adam on the scores of the last row. Variation near epsilon has a penalty.
 
-    All groups of sites are searched in one batch, with STARTS worlds each, so that more groups cost little more time.
+    All groups of sites are searched in one batch, with STARTS worlds each, so that more groups cost little
+    more time.
     """
     group_W = torch.arange(len(groups)).repeat_interleave(STARTS).tolist()
     generator = torch.Generator().manual_seed(2)
@@ -290,7 +297,10 @@ def _search(
 def _starts(
     name: str, row: Row, groups: list[tuple[str, ...]], bests: list[_Best], generator: torch.Generator
 ) -> Tensor:
-    """Return the starting scores (W, H, K): the model's weights, the best weights so far, and a point nearer the corner."""
+    """Return the starting scores (W, H, K).
+
+    The starts are the model's weights, the best weights so far, and a point nearer the corner.
+    """
     starts = []
     for group, best in zip(groups, bests, strict=True):
         weights_HK = best.weights[name] if name in group else row.weights_HK

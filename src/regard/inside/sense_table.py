@@ -1,7 +1,8 @@
-"""The sense vectors of words and their exact contributions. The score is linear in them, so nothing is estimated.
+"""The sense vectors of words and their exact contributions: the score is linear in them.
 
-The score of a word w after position i is b_w + sum over positions j and senses l of alpha_{l,i,j} C(x_j)_l . E_w
-(Hewitt et al. 2023). The vectors C and the directions E are read through the model's sites.
+The score of a word w after position i is b_w + sum over positions j and senses l of
+alpha_{l,i,j} C(x_j)_l . E_w (Hewitt et al. 2023). The vectors C and the directions E are read
+through the model's sites.
 
 Shape legend: N words, L senses, D width, V vocabulary, T positions.
 """
@@ -166,7 +167,10 @@ def _best(tokenizer: Tokenizer, scores_V: Tensor, top: int) -> list[tuple[str, f
 
 @torch.inference_mode()
 def contributions(run: Run, text: str, following: str | None) -> Contributions:
-    """Return the exact terms of the score of every next word. The last one is `following`, or the likeliest word."""
+    """Return the exact terms of the score of every next word.
+
+    The last word is `following`, or the likeliest word.
+    """
     model, tokenizer = run.model, run.tokenizer
     many = require_senses(model)
     ids = [tokenizer.start, *tokenizer.prompt(text)]
@@ -191,7 +195,10 @@ def contributions(run: Run, text: str, following: str | None) -> Contributions:
 
 @torch.inference_mode()
 def bias_ratio(run: Run, prompts: Sequence[str], contrast: Sequence[str]) -> float:
-    """Return the mean over prompts of max(p(a)/p(b), p(b)/p(a)); 1 is no bias (Hewitt et al. 2023, section 5.2)."""
+    """Return the mean over prompts of max(p(a)/p(b), p(b)/p(a)). 1 means no bias.
+
+    (Hewitt et al. 2023, section 5.2)
+    """
     if len(contrast) != 2:
         raise UserError("`contrast` takes the two words whose probabilities are compared (he she)")
     if not prompts:

@@ -1,4 +1,4 @@
-"""Write results as one file: an offline page, a picture, or every number as JSON. The ending of the name decides."""
+"""Write results as one file: an offline page, a picture, or JSON, by the ending of the file's name."""
 
 import html
 import json

@@ -1,9 +1,10 @@
 """A prediction to explain: a model, a text, a position and a word, and the words that it may depend on.
 
-The words are those that were read, without the start mark; for a model whose state begins with a sentence, those of that sentence.
+The words are those that were read, without the start mark; for a model whose state begins with a sentence,
+those of that sentence.
 
-Shape legend: W worlds (copies of the text, each changed in its own way), T positions that are read, S source positions, N words,
-V vocabulary.
+Shape legend: W worlds (copies of the text, each changed in its own way), T positions that are read, S source
+positions, N words, V vocabulary.
 """
 
 from collections.abc import Sequence
@@ -43,7 +44,10 @@ class Subject:
     def inputs(
         self, worlds: int, words: Sequence[Sequence[int]] | None = None
     ) -> tuple[Tensor, Tensor | None]:
-        """Return the tokens and the source of `worlds` copies. `words` are the positions kept in each copy, equally many."""
+        """Return the tokens and the source of `worlds` copies.
+
+        `words` are the positions that each copy keeps, equally many in each.
+        """
         source = None if self.given is None else torch.tensor([self.given]).expand(worlds, -1)
         tokens = torch.tensor([self.ids]).expand(worlds, -1)
         if words is not None:
@@ -97,7 +101,7 @@ def make_subject(
     word: str | None = None,
     position: int | None = None,
 ) -> Subject:
-    """Choose the prediction after a position of a reading: of `word`, of the next token, or of the likeliest token."""
+    """Choose the prediction after a position: of `word`, of the next token, or of the likeliest token."""
     ids = reading.ids[:-1] if reading.ended else reading.ids
     usual = len(ids) - 2 if reading.ended and len(ids) > 1 else len(ids) - 1
     place = usual if position is None else _place(position, len(ids))
@@ -109,7 +113,8 @@ def make_subject(
     names = reading.tokens[1 : place + 1] if given is None else list(reading.given_names[:-1])
     if len(names) < 2:
         raise UserError(
-            "there is nothing that attention could choose among: a text of one token; give two or more before the word"
+            "attention has nothing to choose from: the text before the word is a single token; "
+            "give two tokens or more"
         )
     first = 1 if given is None else 0
     plain = Subject(model, read, given, 0, "", tuple(names), first)

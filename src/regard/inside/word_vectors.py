@@ -1,7 +1,8 @@
 """Word vectors of a model's embedding layers in a call: recorded, changed and differentiated.
 
-A layer takes part if it is called with the very ids of the call. So the vectors of positions stay as they are, and in families that use
-a word's vector twice (a Backpack: for its senses and for its context) both uses change together.
+A layer takes part if it is called with the very ids of the call. So the vectors of positions stay as they
+are, and in families that use a word's vector twice (a Backpack: for its senses and for its context) both uses
+change together.
 
 Shape legend: B rows, T positions, D width.
 """

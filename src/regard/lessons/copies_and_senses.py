@@ -48,13 +48,8 @@ def copying(text: str = TEXT, word: str = "Yellen", match: float = 4.0, sentinel
     scores_1T = torch.tensor([[match if other == word else 0.0 for other in words]], dtype=torch.float64)
     keys = torch.eye(len(words), dtype=torch.float64)
     pointer = weigh(_row(scores_1T), _row(keys), score=Dot(), mask=everything)[0]
-    gated = weigh(
-        _row(scores_1T),
-        _row(keys),
-        score=Dot(),
-        mask=everything,
-        normalise=softmax_with_extra(_row(((sentinel,),))),
-    )[0]
+    extra = softmax_with_extra(_row(((sentinel,),)))
+    gated = weigh(_row(scores_1T), _row(keys), score=Dot(), mask=everything, normalise=extra)[0]
     average = CopyPrediction(vocabulary, pointer / 2, ids, places, size)
     gate = CopyPrediction(vocabulary, gated[:, :, :-1], ids, places, size)
 

@@ -79,10 +79,7 @@ class Comparison(Table):
 
 @dataclass(frozen=True, kw_only=True)
 class Plan:
-    """The families, texts and budget of a comparison.
-
-    The plan is saved beside the runs, so that a stopped comparison can be finished.
-    """
+    """The families and the budget of a comparison, saved so that a stopped comparison can be finished."""
 
     families: tuple[str, ...]
     tokens: Kind
@@ -306,10 +303,7 @@ def _budget(family: Family, plan: Plan) -> dict[str, Any]:
 
 
 def _write_parts(out: Path, text: Files) -> dict[str, str]:
-    """Write training, validation and test text into the comparison's folder. Return the hash of each file.
-
-    Every run can then be measured again. Each file of the text stays a file of its own.
-    """
+    """Write the texts into the comparison's folder, so that runs can be measured again. Return their hashes."""
     rest, test = hold_out_files(read(text) or [built_in_text()])
     first, valid = hold_out_files(rest)
     if not (first and valid and test):

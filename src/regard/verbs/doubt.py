@@ -17,30 +17,36 @@ from regard.verbs.parsing import parse
 from regard.verbs.printing import print_json, tell
 
 MOVING = (
-    "The attention weights in the row of the last position were replaced by three others: the same weights in a random order, uniform "
-    "weights, and the farthest weights that a search found while the prediction stayed within epsilon (total variation of the whole "
-    "distribution). Distances are Jensen-Shannon divergences in nats, averaged over heads. “most” is the largest distance that any weights "
-    "can have from the model's own. If “farthest” is close to “most”, very different weights give the same prediction, and the weights "
-    "alone do not explain the prediction. This does not show that the model ignores the words with large weights: nearly uniform weights "
-    "(entropy near 1) can move without much effect, and other layers may carry the same information."
+    "The attention weights in the row of the last position were replaced by three others: the same weights "
+    "in a random order, uniform weights, and the farthest weights that a search found while the prediction "
+    "stayed within epsilon (total variation of the whole distribution). Distances are Jensen-Shannon "
+    "divergences in nats, averaged over heads. “most” is the largest distance that any weights can have from "
+    "the model's own. If “farthest” is close to “most”, very different weights give the same prediction, and "
+    "the weights alone do not explain the prediction. This does not show that the model ignores the words "
+    "with large weights: nearly uniform weights (entropy near 1) can move without much effect, and other "
+    "layers may carry the same information."
 )
 JUDGING = (
-    "Every method gives each word a score for this prediction. Comprehensiveness is the probability that is lost when a method's first "
-    "words are left out, sufficiency the probability that is lost when only these words are kept (means over 1, 5, 10, 20 and 50% of the "
-    "words). A method that finds the important words has a high comprehensiveness and a low sufficiency. Random orders are the floor: a "
-    "method that is no better than a random order has found nothing here. Leaving words out makes texts unlike the training text, so both "
-    "numbers also measure how the model reacts to unusual texts."
+    "Every method gives each word a score for this prediction. Comprehensiveness is the probability that is "
+    "lost when a method's first words are left out, sufficiency the probability that is lost when only these "
+    "words are kept (means over 1, 5, 10, 20 and 50% of the words). A method that finds the important words "
+    "has a high comprehensiveness and a low sufficiency. Random orders are the floor: a method that is no "
+    "better than a random order has found nothing here. Leaving words out makes texts unlike the training "
+    "text, so both numbers also measure how the model reacts to unusual texts."
 )
 DISAGREEING = (
-    "Disagreement is the share of pairs of words that two methods order differently: 0 for the same order, 0.5 for chance, 1 for the "
-    "reverse order. Agreement does not prove that two methods are right, and disagreement does not say which of them is wrong."
+    "Disagreement is the share of pairs of words that two methods order differently: 0 for the same order, "
+    "0.5 for chance, 1 for the reverse order. Agreement does not prove that two methods are right, and "
+    "disagreement does not say which of them is wrong."
 )
 CONTROLLING = (
-    "The controls follow Wiegreffe and Pinter (2019). If uniform weights lose nothing, attention is not needed on this text. Two seeds "
-    "differ by chance alone, so an adversary whose weights are no farther from the run's than those of another seed shows little. If words "
-    "without context are predicted better with the run's frozen weights than with uniform weights, the weights carry information that "
-    "another model can use. An adversary with a small variation and a large divergence is a model with the same predictions and other "
-    "weights. The trainings are short: compare their losses with each other, not with the loss of the run."
+    "The controls follow Wiegreffe and Pinter (2019). If uniform weights lose nothing, attention is not "
+    "needed on this text. Two seeds differ by chance alone, so an adversary whose weights are no farther "
+    "from the run's than those of another seed shows little. If words without context are predicted better "
+    "with the run's frozen weights than with uniform weights, the weights carry information that another "
+    "model can use. An adversary with a small variation and a large divergence is a model with the same "
+    "predictions and other weights. The trainings are short: compare their losses with each other, not with "
+    "the loss of the run."
 )
 
 
@@ -57,7 +63,7 @@ def doubt(
     edit: Edits = None,
     out: Out = None,
 ) -> Doubt:
-    """Test what attention explains: how far its weights can move with the prediction kept, and how other methods score the words.
+    """Test what attention explains: how far its weights can move, and how other methods score the words.
 
     >>> regard.doubt("runs/attentive", "The value of the object is the").moved[0].divergence  # doctest: +SKIP
 
@@ -65,10 +71,13 @@ def doubt(
         run: A run folder, or a GPT-2 checkpoint.
         text: The text itself.
         target: The translation that a translator is made to read; without it, it translates.
-        word: The predicted word to explain. Without it, the word that follows in the text, or the likeliest word.
-        position: The position that predicts the word, from 0, or below 0 from the end. Without it, the last one.
+        word: The predicted word to explain. Without it, the word that follows in the text, or the likeliest
+            word.
+        position: The position that predicts the word, from 0, or below 0 from the end. Without it, the last
+            one.
         epsilon: The largest total variation at which a prediction counts as kept.
-        controls: Also train the four controls of Wiegreffe and Pinter on the run's own training text (language models).
+        controls: Also train the four controls of Wiegreffe and Pinter on the run's own training text
+            (language models).
         minutes: Minutes of training for all controls together.
         edit: Change the model: a JSON file of edits, or the JSON itself.
         out: Write the sheet to a file: .html, .svg, .png or .json.
@@ -167,7 +176,8 @@ def control_table(doubted: Doubt) -> Table:
 
 def about(doubted: Doubt) -> str:
     """Describe the prediction in one line."""
-    return f"P(“{doubted.target}”) = {doubted.probability:.3f} after {len(doubted.words)} words; epsilon {doubted.epsilon:g}"
+    word, count = doubted.target, len(doubted.words)
+    return f"P(“{word}”) = {doubted.probability:.3f} after {count} words; epsilon {doubted.epsilon:g}"
 
 
 def page(doubted: Doubt) -> list[Part]:
@@ -190,7 +200,8 @@ def complete(doubted: Doubt) -> str:
     gaps = [one.gap for one in doubted.attributions if one.gap is not None]
     if not gaps:
         return ""
-    return f"Integrated gradients sum to log P(text) - log P(no words) up to {gaps[0]:+.1e} nats, the error of the quadrature."
+    error = f"{gaps[0]:+.1e} nats, the error of the quadrature"
+    return f"Integrated gradients sum to log P(text) - log P(no words) up to {error}."
 
 
 def main(arguments: list[str]) -> None:

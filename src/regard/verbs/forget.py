@@ -23,10 +23,11 @@ Runs = Annotated[
 ]
 SHOWN = (1, 5, 20, 50, 100, 200, 500)
 READING = (
-    "The gradient measures how much the loss of a word changes with the vector of the word k positions before, relative to the word just "
-    "before. A small gradient means that training learns little from that word; the trained model may still use it. The rise of the loss "
-    "measures the value of the distant words: they are cut off, shuffled (words without their order), or every second one is left out. "
-    "Compare only runs with the same kind of tokens, because distances are counted in tokens."
+    "The gradient measures how much the loss of a word changes with the vector of the word k positions "
+    "before, relative to the word just before. A small gradient means that training learns little from that "
+    "word; the trained model may still use it. The rise of the loss measures the value of the distant words: "
+    "they are cut off, shuffled (words without their order), or every second one is left out. Compare only "
+    "runs with the same kind of tokens, because distances are counted in tokens."
 )
 
 
@@ -49,7 +50,7 @@ class Forgettings(tables.Table):
 
 
 def forget(runs: Runs, *, text: Files = (), out: Out = None) -> Forgettings:
-    """Measure how far back runs remember: gradients, recurrent weights and gates, the worth of distant words, time against length.
+    """Measure how far back runs remember: gradients, gates, the worth of distant words, time by length.
 
     >>> regard.forget(["runs/rnn", "runs/transformer"]).results[0].reach[100]  # doctest: +SKIP
 

@@ -15,9 +15,10 @@ from regard.verbs.parsing import parse
 from regard.verbs.printing import print_json, tell
 
 READING = (
-    "A score is the share of a head's weight on the positions of its definition. The number after the slash is chance: the score of uniform "
-    "weights, or of the same model with shuffled numbers, whichever is higher. A head has the label whose score covers most of the way from "
-    "chance to 1, if that is at least half of the way. A label says where a head looks, not what the model does with it. A head without a "
+    "A score is the share of a head's weight on the positions of its definition. The number after the slash "
+    "is chance: the score of uniform weights, or of the same model with shuffled numbers, whichever is "
+    "higher. A head has the label whose score covers most of the way from chance to 1, if that is at least "
+    "half of the way. A label says where a head looks, not what the model does with it. A head without a "
     "label may do several things."
 )
 

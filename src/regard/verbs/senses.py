@@ -54,7 +54,7 @@ class Senses(tables.Table):
     edits: list[Edit] = field(default_factory=list)
 
     def rows(self) -> tables.TableRows:
-        """A row for each word and sense, with the words that the sense raises most and the most similar words."""
+        """A row for each word and sense: the words that the sense raises most, and the most similar words."""
         return [
             {
                 "word": word,
@@ -97,7 +97,7 @@ def senses(
     save: Out = None,
     out: Out = None,
 ) -> Senses:
-    """Show what each sense of some words says, and edit senses: of these words, wherever they stand, or of every word.
+    """Show what each sense of some words says, and edit the senses of these words, or of every word.
 
     >>> regard.senses("runs/backpack", ["trick", "sick"]).senses[0][2].says  # doctest: +SKIP
 
@@ -107,12 +107,14 @@ def senses(
         text: A text: what each sense of each of its words adds to the score of every next word.
         following: The word after the text; without it, the likeliest.
         top: How many words are shown of each sense.
-        do: Edit senses: scale them (--by), remove them, swap two, project a direction out of them, or steer all predictions by one.
+        do: Edit senses: scale them (--by), remove them, swap two, project a direction out of them, or steer
+            all predictions by one.
         sense: The senses that are edited, from 0; all without it.
         by: The factor of scale, or of steer.
         direction_of: The direction of project: a word, or two whose difference it is.
         every_word: Edit these senses of every word, not of the named ones alone.
-        prompts: A file of prompts, a line each: the bias ratio of the words of --contrast before and after the edit.
+        prompts: A file of prompts, a line each: the bias ratio of the words of --contrast before and after
+            the edit.
         contrast: Two words whose probabilities after the prompts are compared.
         edit: A patch that was saved before, or any other edits; comes before --do.
         save: Write the edit to a JSON file, a patch, which --edit of every verb loads.
@@ -275,8 +277,9 @@ def _picture(result: Senses) -> str:
 
 def _page(result: Senses) -> list[Part]:
     about = (
-        "A sense vector belongs to a word alone, whatever stands around it. “Says” lists the words whose score it raises most, above the mean "
-        "word's; “alike” the words whose sense of the same number points the same way. How much of a sense is used depends on the text."
+        "A sense vector belongs to a word alone, whatever stands around it. “Says” lists the words whose "
+        "score it raises most, above the mean word's; “alike” the words whose sense of the same number "
+        "points the same way. How much of a sense is used depends on the text."
     )
     bias = [] if result.bias is None else [Prose(_bias_line(result.bias))]
     return [Picture(_picture(result)), Prose(about), *bias, Heading("Numbers"), *_tables(result)]
