@@ -243,7 +243,7 @@ def test_the_verb_on_the_command_line(tmp_path, regard_cli, text):
     shown = regard_cli("doubt", "run", "--text", "line 1", "--out", "sheet.html")
     assert shown.returncode == 0, shown.stderr
     assert "layer0.attention" in shown.stdout
-    assert "does not follow" in (tmp_path / "sheet.html").read_text()
+    assert "do not explain the prediction" in (tmp_path / "sheet.html").read_text()
     for wrong, words in (
         (("--text", "l"), "one token"),
         (("--text", "line", "--epsilon", "1"), "above 0 and below 1"),

@@ -145,10 +145,7 @@ def shuffled(model: LanguageModel, generator: torch.Generator) -> LanguageModel:
 
 @dataclass(frozen=True)
 class Sequences:
-    """The inputs of the measurements: repeated random sequences, and text.
-
-    For translators, source sentences stand beside them.
-    """
+    """The inputs of the measurements: repeated random sequences and text, for translators with their sources."""
 
     repeated_BT: Tensor
     repeated_source_BS: Tensor | None

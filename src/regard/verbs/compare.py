@@ -303,7 +303,7 @@ def _budget(family: Family, plan: Plan) -> dict[str, Any]:
 
 
 def _write_parts(out: Path, text: Files) -> dict[str, str]:
-    """Write the texts into the comparison's folder, so that runs can be measured again. Return their hashes."""
+    """Write the texts into the folder, so that runs can be measured again. Return the hash of each file."""
     rest, test = hold_out_files(read(text) or [built_in_text()])
     first, valid = hold_out_files(rest)
     if not (first and valid and test):

@@ -97,9 +97,7 @@ def look(
         raise UserError("`form` chooses a picture: name the picture with `out` FILE.svg or FILE.png")
     opened = as_run(run)
     if save_edit is not None:
-        if edit is None:
-            raise UserError("`save_edit` writes the edits that `edit` gives: give both")
-        save_edits(opened, edit, save_edit)
+        _save(opened, edit, save_edit)
     wanted = Wanted([sites] if isinstance(sites, str) else sites, rows, heads, top)
     edits = None if edit is None else given_edits(opened, edit)
     changed = edited(opened, edits)
@@ -114,6 +112,12 @@ def look(
     if out is not None:
         write_record(record, Path(out), _title(opened, run, looked), form, before)
     return looked
+
+
+def _save(run: Run, edit: Edits, path: str | Path) -> None:
+    if edit is None:
+        raise UserError("`save_edit` writes the edits that `edit` gives: give both")
+    save_edits(run, edit, path)
 
 
 def _title(opened: Run, run: RunLike, looked: Looked) -> str:

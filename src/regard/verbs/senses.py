@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import numpy as np
@@ -104,50 +105,57 @@ def senses(
     Args:
         run: The run folder of a Backpack.
         words: Words of the vocabulary.
-        text: A text: what each sense of each of its words adds to the score of every next word.
+        text: A text. Show the term of each sense of each of its words in the score of every next word.
         following: The word after the text; without it, the likeliest.
-        top: How many words are shown of each sense.
+        top: The number of words shown for each sense.
         do: Edit senses: scale them (--by), remove them, swap two, project a direction out of them, or steer
             all predictions by one.
         sense: The senses that are edited, from 0; all without it.
         by: The factor of scale, or of steer.
         direction_of: The direction of project: a word, or two whose difference it is.
         every_word: Edit these senses of every word, not of the named ones alone.
-        prompts: A file of prompts, a line each: the bias ratio of the words of --contrast before and after
-            the edit.
+        prompts: A file with a prompt in each line. Show the bias ratio of --contrast before and after the edit.
         contrast: Two words whose probabilities after the prompts are compared.
         edit: A patch that was saved before, or any other edits; comes before --do.
         save: Write the edit to a JSON file, a patch, which --edit of every verb loads.
         out: Write it to a file: .html, .svg, .png or .json.
     """
     check_sheet(out)
-    named = [words] if isinstance(words, str) else list(words)
-    if not named:
-        raise UserError("which words? regard senses RUN WORD...")
+    named = _named(words)
     plain = edited(run, None)
     require_senses(plain.model)
     start = edited(run, edit)
     edits = [] if do is None else [_edit(start, named, do, sense, by, direction_of, every_word)]
     if save is not None:
-        if not edits:
-            raise UserError("`save` goes with `do`, which says what to change")
-        save_edits(plain, edits, save)
+        _save(plain, edits, save)
     changed = edited(start, edits) if edits else start
     tables, similarities = senses_of(changed, named, top)
     has_changed = bool(edits) or edit is not None
-    result = Senses(
-        named,
-        tables,
-        similarities,
-        None if text is None else contributions(changed, text, following),
-        None if text is None or not has_changed else contributions(plain, text, following),
-        _bias(plain, changed, prompts, contrast),
-        edits,
-    )
+    after = None if text is None else contributions(changed, text, following)
+    before = None if text is None or not has_changed else contributions(plain, text, following)
+    bias = _bias(plain, changed, prompts, contrast)
+    result = Senses(named, tables, similarities, after, before, bias, edits)
     if out is not None:
-        title = f"The senses of {', '.join(named)}"
-        write_sheet(out, title, _page(result), _picture(result), result.to_json())
+        _write(result, out)
     return result
+
+
+def _named(words: Words) -> list[str]:
+    named = [words] if isinstance(words, str) else list(words)
+    if not named:
+        raise UserError("which words? regard senses RUN WORD...")
+    return named
+
+
+def _save(run: Run, edits: list[Edit], path: str | Path) -> None:
+    if not edits:
+        raise UserError("`save` goes with `do`, which says what to change")
+    save_edits(run, edits, path)
+
+
+def _write(result: Senses, out: str | Path) -> None:
+    title = f"The senses of {', '.join(result.words)}"
+    write_sheet(out, title, _page(result), _picture(result), result.to_json())
 
 
 def _edit(
