@@ -141,8 +141,8 @@ def measure(**change) -> Measure:
         ({}, {}, None),
         ({"tokens": "char"}, {"tokens": "bpe"}, None),  # bits per byte are fair across tokenizers
         ({"context": 64, "stride": 64}, {}, None),
-        ({"bytes": 499}, {}, "other text"),
-        ({"document": "line"}, {}, "other text or documents"),
+        ({"bytes": 499}, {}, "different texts"),
+        ({"document": "line"}, {}, "different texts or documents"),
         ({"unknown_tokens": 3}, {}, "unknown words"),
         ({"unknown_tokens": 3}, {"unknown_tokens": 3}, None),  # the same words replaced in both
         ({"unknown_tokens": 3}, {"unknown_tokens": 4}, "unknown words"),
@@ -164,8 +164,8 @@ def test_unknown_words_are_not_ranked_and_it_says_why(tmp_path):
     )
     assert [(row["name"], row["rank"]) for row in compared.table()] == [("ngram", 1), ("ngram:word", None)]
     assert compared.notes == [
-        "ngram:word is not ranked with ngram: unknown words were replaced by one class, "
-        "which is easier to predict than they were."
+        "ngram:word is not ranked with ngram: unknown words were replaced by <unk>, "
+        "which is easier to predict than the words."
     ]
 
 

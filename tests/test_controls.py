@@ -72,7 +72,7 @@ def test_the_adversarys_loss_is_its_formula(folder):
     )
     assert loss.item() == pytest.approx(float(3 * (variation - 0.3 * kl.mean()).detach()), rel=1e-4)
     assert state is None
-    assert float(_divergence_kl(second, second).detach()) == 0
+    assert float(_divergence_kl(second[None], second[None]).detach()) == 0
 
 
 def test_words_alone_see_others_through_the_given_weights_only(folder):

@@ -145,7 +145,7 @@ def shuffled(model: LanguageModel, generator: torch.Generator) -> LanguageModel:
 
 @dataclass(frozen=True)
 class Sequences:
-    """The inputs of the measurements: repeated random sequences and text, for translators with their sources."""
+    """The inputs of the measurements: random sequences and text, with sources for translators."""
 
     repeated_BT: Tensor
     repeated_source_BS: Tensor | None

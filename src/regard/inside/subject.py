@@ -113,8 +113,7 @@ def make_subject(
     names = reading.tokens[1 : place + 1] if given is None else list(reading.given_names[:-1])
     if len(names) < 2:
         raise UserError(
-            "attention has nothing to choose from: the text before the word is a single token; "
-            "give two tokens or more"
+            "attention has nothing to choose from: the text before the word has one token; give two or more"
         )
     first = 1 if given is None else 0
     plain = Subject(model, read, given, 0, "", tuple(names), first)

@@ -114,7 +114,7 @@ def senses(
         by: The factor of scale, or of steer.
         direction_of: The direction of project: a word, or two whose difference it is.
         every_word: Edit these senses of every word, not of the named ones alone.
-        prompts: A file with a prompt in each line. Show the bias ratio of --contrast before and after the edit.
+        prompts: A file with a prompt in each line. Show the bias ratio of --contrast after them.
         contrast: Two words whose probabilities after the prompts are compared.
         edit: A patch that was saved before, or any other edits; comes before --do.
         save: Write the edit to a JSON file, a patch, which --edit of every verb loads.
