@@ -3,6 +3,7 @@ import { useSignal } from "@preact/signals";
 import { useStore } from "./context";
 import { bare, bits, count, percent, signedPercent, visible } from "./format";
 import { Word } from "./word";
+import { predictedAfter } from "./positions";
 import type { Chance, Next } from "./protocol";
 
 /** What a model expects at a place of the text. With changes, old and new stand side by side. */
@@ -16,7 +17,7 @@ export function Expected({ run, place, compact = false }: { run: string; place: 
   const token = last ? null : read.tokens[place]!;
   const before = read.tokens.slice(Math.max(1, place - 4), place).map(bare).join(" ");
   const name = runs.value?.find((one) => one.id === run)?.name;
-  const changed = run === active.value && edits.value.length > 0 && !read_joined(read.tokens.length, reading?.of?.words);
+  const changed = run === active.value && edits.value.length > 0;
   return (
     <section class="expected" aria-label={`What ${name} expects`}>
       <h2>
@@ -44,16 +45,12 @@ export function Expected({ run, place, compact = false }: { run: string; place: 
         </dl>
       )}
       {changed ? (
-        <Compared run={run} place={place} />
+        <Compared run={run} after={predictedAfter(read, place)} />
       ) : (
         <Bars rows={(read.likeliest[place - 1] ?? []).map(([word, p]) => ({ word, p, here: word === token }))} />
       )}
     </section>
   );
-}
-
-function read_joined(_tokens: number, words: boolean | undefined): boolean {
-  return words === true; // positions of words are no positions of the model
 }
 
 function Bars({ rows }: { rows: readonly { word: string; p: number; here: boolean }[] }) {
@@ -76,14 +73,14 @@ function Bars({ rows }: { rows: readonly { word: string; p: number; here: boolea
 }
 
 /** The distribution before and after the changes, with the difference. */
-function Compared({ run, place }: { run: string; place: number }) {
+function Compared({ run, after }: { run: string; after: number }) {
   const store = useStore();
   const next = useSignal<Next | null>(null);
   const error = useSignal<string | null>(null);
   const of = JSON.stringify(store.question(run));
   useEffect(() => {
     let late = false;
-    store.nextFor(run, place - 1, "expected").then(
+    store.nextFor(run, after, "expected").then(
       (answer) => {
         if (late) return;
         next.value = answer;
@@ -94,7 +91,7 @@ function Compared({ run, place }: { run: string; place: number }) {
     return () => {
       late = true;
     };
-  }, [run, place, of]);
+  }, [run, after, of]);
   if (error.value !== null) return <p class="error">{error.value}</p>;
   if (next.value === null) return <p class="muted">Comparing …</p>;
   const { chances, true: real, moved, true_rank_before, true_rank_after } = next.value;
