@@ -44,6 +44,7 @@ export function Arcs({ read, of, site, head, rows }: MapProps) {
   if (tile.value?.bytes.length === rowCount * columnCount)
     for (let row = 0; row < rowCount; row++)
       for (let to = 0; to < columnCount; to++) {
+        if (site.extra && to + fromColumn === site.first_column + names.columns.length - 1) continue; // not a word
         const share = (tile.value.bytes[row * columnCount + to]! / 255) ** 2;
         const over = hovered.value === row + from || column.value === to + fromColumn;
         if (over ? share > 0.01 : share > FAINT && !rows.includes(row + from))

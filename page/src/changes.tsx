@@ -48,7 +48,7 @@ export function Changes({ read, site, head, rows }: Props) {
   };
   return (
     <section class="changes" aria-label="Changes">
-      <h3>Changes</h3>
+      <h2 class="minor">Changes</h2>
       <div class="buttons">
         <button class="quiet" disabled={history.value.done.length < 2} onClick={store.undo}>
           Undo

@@ -160,9 +160,9 @@ export function Terms({ run, place }: { run: string; place: number }) {
   const most = Math.max(...terms.map(([, value]) => Math.abs(value))) || 1;
   return (
     <section class="terms" aria-label="Terms of the prediction">
-      <h3>
+      <h2 class="minor">
         The {read.terms_of} of “{visible(read.tokens[place]!)}” is the sum of
-      </h3>
+      </h2>
       <table class="bars">
         <tbody>
           {terms.slice(0, PIECES).map(([name, value], at) => (

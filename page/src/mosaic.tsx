@@ -32,7 +32,7 @@ export function Mosaic({ read, of, site, head }: { read: Read; of: ReadQuestion;
     <div class="mosaic">
       {sites.map((one) => (
         <section key={one.name} aria-label={one.name}>
-          <h3>{one.name}</h3>
+          <h2 class="minor">{one.name}</h2>
           <div class="grid">
             {one.heads.map((name, number) => {
               const from = offset;
@@ -58,7 +58,7 @@ export function Mosaic({ read, of, site, head }: { read: Read; of: ReadQuestion;
                       aria-label={`Silence ${one.name} ${name}`}
                       onClick={() => store.edit(toggleSilence(store.edits.value, one.name, number))}
                     >
-                      {silent ? "silent" : "silence"}
+                      silence
                     </button>
                   )}
                 </div>

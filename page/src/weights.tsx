@@ -61,9 +61,9 @@ export function Weights(props: Props) {
   return (
     <section class="weights" aria-label="Weights of the chosen words">
       {titled && (
-        <h3>
+        <h2 class="minor">
           <q>{rows.map((one) => bare(names.rows[one - site.first] ?? "")).join(" ")}</q> attends to
-        </h3>
+        </h2>
       )}
       {carried.value !== null && (
         <p class="note" role="status">

@@ -19,14 +19,14 @@ def translation_reading(run: Run, text: str, target: str | Sequence[int] | None)
     if not text.strip():
         raise UserError("there is nothing to look at: give some text")
     if target is None:
-        ((best, *_),) = translate(run.model, source, tokenizer, [text], attention=False)
+        ((best, *_),) = translate(run.language_model, source, tokenizer, [text], attention=False)
         target = best.ids
     ids = [*tokenizer.prompt(target), tokenizer.end] if isinstance(target, str) else list(target)
     given = [*source.prompt(text), source.end]
-    assert run.model.given is not None
+    assert run.language_model.given is not None
     for name, length, limit in (
-        ("text", len(given), run.model.given.longest),
-        ("target", len(ids), run.model.context),
+        ("text", len(given), run.language_model.given.longest),
+        ("target", len(ids), run.language_model.context),
     ):
         if limit is not None and length > limit:
             counted = f"{length} tokens, the end counted"
@@ -37,4 +37,6 @@ def translation_reading(run: Run, text: str, target: str | Sequence[int] | None)
     ids = [tokenizer.start, *ids]
     names = tuple(source.name(token) for token in given)
     read = [tokenizer.name(token) for token in ids]
-    return Reading(ids, read, torch.tensor([given], device=run.model.device), names, ended=True, notes=notes)
+    return Reading(
+        ids, read, torch.tensor([given], device=run.language_model.device), names, ended=True, notes=notes
+    )

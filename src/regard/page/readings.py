@@ -68,13 +68,13 @@ class Readings:
         """Return the input. A translator without a target reads its own translation under the edits."""
 
         def make() -> Reading:
-            if self.run.model.given is None:
+            if self.run.language_model.given is None:
                 return plain_reading(self.run.tokenizer, question.text)
             own = question.target is None or not question.target.strip()
             changed = self.model_under(question.edits if own else ())
             return translation_reading(changed, question.text, None if own else question.target)
 
-        edits = json.dumps(question.edits) if self.run.model.given is not None else ""
+        edits = json.dumps(question.edits) if self.run.language_model.given is not None else ""
         return self._inputs.get((question.text, question.target, edits), make)
 
     def record(self, question: protocol.ReadQuestion, with_edits: bool = True) -> Record:
@@ -84,7 +84,12 @@ class Readings:
 
         def make() -> Record:
             reading, run = self._reading(question), self.model_under(edits)
-            record = observe(run.model, run.tokenizer, reading, Wanted(_sites(run.model), top=question.top))
+            record = observe(
+                run.language_model,
+                run.tokenizer,
+                reading,
+                Wanted(_sites(run.language_model), top=question.top),
+            )
             return by_words(record) if self._joined(question) else record
 
         return self._records.get(key, make)
@@ -111,7 +116,7 @@ class Readings:
             notes=record.notes,
             kind=run.tokenizer.kind,
             vocabulary=run.tokenizer.size,
-            context=run.model.context,
+            context=run.language_model.context,
             axes=axes,
             sites=sites,
             terms=[_terms(record, place - 1) for place in range(len(record.tokens))],
@@ -148,10 +153,10 @@ class Readings:
 
     def next(self, question: protocol.NextQuestion) -> protocol.Next:
         reading, of = self._reading(question.of), question.of
-        before_V = distribution(self.run.model, reading, question.place).exp()
+        before_V = distribution(self.run.language_model, reading, question.place).exp()
         after_V = before_V
         if of.edits:
-            after_V = distribution(self.model_under(of.edits).model, reading, question.place).exp()
+            after_V = distribution(self.model_under(of.edits).language_model, reading, question.place).exp()
         largest = torch.maximum(before_V, after_V).topk(min(question.top, len(before_V)))
 
         def chance(token: int) -> protocol.Chance:
@@ -175,7 +180,7 @@ class Readings:
     def write(self, question: protocol.WriteQuestion) -> Iterator[protocol.Piece]:
         """Yield one token after the other, as `regard generate` writes them."""
         run, tokenizer = self.model_under(question.edits), self.run.tokenizer
-        if run.model.given is not None:
+        if run.language_model.given is not None:
             raise UserError("a translator does not go on from a text: read a sentence with it instead")
         if any(token >= tokenizer.size for token in question.ids):
             raise UserError("this text was written by another model: begin again")
@@ -191,8 +196,8 @@ class Readings:
             seed=question.seed,
             likeliest=min(question.top, tokenizer.size),
         )
-        state = run.model.begin(1)
-        for written in generate(run.model, state, [[*ids, *question.ids]], settings):
+        state = run.language_model.begin(1)
+        for written in generate(run.language_model, state, [[*ids, *question.ids]], settings):
             (token,) = written.tokens
             best = zip(
                 written.likeliest_BK[0].tolist(), written.likeliest_log_prob_BK[0].exp().tolist(), strict=True

@@ -128,9 +128,11 @@ def _title(opened: Run, run: RunLike, looked: Looked) -> str:
 def _reading(run: Run, text: str, target: Target, gold: str | None, words: bool) -> Reading:
     if words and run.tokenizer.kind == "word":
         raise UserError("this run reads words already; `words` is for bpe, char and byte tokens")
-    if run.model.given is None:
+    if run.language_model.given is None:
         if target is not None or gold is not None:
-            raise UserError(f"`target` and `gold` are for translators; {run.model.family} does not translate")
+            raise UserError(
+                f"`target` and `gold` are for translators; {run.language_model.family} does not translate"
+            )
         return plain_reading(run.tokenizer, text)
     if gold is not None and not isinstance(target, str):
         raise UserError("`gold` goes with `target`, whose words it links")
@@ -140,7 +142,7 @@ def _reading(run: Run, text: str, target: Target, gold: str | None, words: bool)
 
 
 def _record(run: Run, reading: Reading, wanted: Wanted, words: bool) -> Record:
-    record = observe(run.model, run.tokenizer, reading, wanted)
+    record = observe(run.language_model, run.tokenizer, reading, wanted)
     return by_words(record) if words else record
 
 
@@ -156,7 +158,7 @@ def _framed(record: Record, gold: str, source: str, target: str) -> Record:
 def _tell_late(run: Run, record: Record) -> None:
     """Notify the user of edits at positions after the end of the text."""
     last = max(len(record.tokens), len(record.given or ())) - 1
-    late = [place for place in run.model.places if place > last]  # type: ignore[union-attr]
+    late = [place for place in run.model.places if place > last]
     if late:
         notify(f"the edits name positions {late}, and the text ends at {last}: they change nothing here")
 
