@@ -55,7 +55,12 @@ class Lab:
     def ask(self, kind: str, question: dict[str, Any], **headers: str) -> Any:
         status, found, body = self.send(f"/api/{kind}", json.dumps(question).encode(), **headers)
         assert status == 200, body
-        return body if found["content-type"] == "application/octet-stream" else json.loads(body)
+        if found["content-type"] == "application/octet-stream":
+            return body
+        answer = json.loads(body)
+        if answer.get("state") == "working":  # a busy machine: ask again with the ticket
+            return self.ask("wait", {"ticket": answer["ticket"]})
+        return answer
 
     def done(self, kind: str, question: dict[str, Any]) -> Any:
         answer = self.ask(kind, question)

@@ -15,7 +15,7 @@ from typing import Any, final
 
 from regard.page.protocol import Progress
 
-SECONDS = 45.0  # of training; the page can use the model within a minute
+SECONDS = 40.0  # of training; the page can use the model within a minute
 METRICS, SAMPLES, CONFIG = "metrics.jsonl", "samples.txt", "config.json"
 
 
