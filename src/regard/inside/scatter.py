@@ -59,7 +59,7 @@ def scatter(points: Sequence[Point], arrows: Sequence[Arrow], title: str, axes: 
             )
     hidden = len(points) - (len(taken) - len(points))
     if hidden:
-        note = f"{hidden} of {len(points)} words have no room for a label"
+        note = f"no room for the labels of {hidden} of {len(points)} words"
         marks.append(f'<text x="{WIDTH - 8}" y="{HEIGHT - 8}" text-anchor="end" fill="#777">{note}</text>')
     size = f'width="{WIDTH}" height="{HEIGHT}" viewBox="0 0 {WIDTH} {HEIGHT}"'
     style = f'font-family="DejaVu Sans, Arial, sans-serif" font-size="{FONT}" fill="{DARK}"'
