@@ -98,11 +98,11 @@ def tables_of(run: Run) -> list[WordTable]:
     """Return the tables of a run: its input embeddings, for each side of a translator, or each sense."""
     model = run.model
     if SENSES in model.sites():
-        vectors_VLD = sense_vectors(model, torch.arange(run.tokenizer.size))
+        vectors_VLD = sense_vectors(run.language_model, torch.arange(run.tokenizer.size))
         named = [(f"sense {number}", run.tokenizer, own) for number, own in enumerate(vectors_VLD.unbind(1))]
     else:
         targets, sources = layers_that_read(model)
-        named = _named("embedding" if model.given is None else "target", run.tokenizer, targets)
+        named = _named("embedding" if model.source_size is None else "target", run.tokenizer, targets)
         if run.source is not None:
             named += _named("source", run.source, sources)
     if not named:

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 
 from regard.errors import UserError
 from regard.models.contract import LanguageModel
+from regard.models.model import Model, as_kind
 
 Change = Callable[[int, Tensor], Tensor]  # (number of the layer, its vectors (B, T, D)) -> other vectors
 
@@ -41,13 +42,13 @@ def changed_vectors(model: nn.Module, ids_BT: Tensor, change: Change) -> Iterato
             handle.remove()
 
 
-def layers_that_read(model: LanguageModel) -> tuple[list[nn.Embedding], list[nn.Embedding]]:
+def layers_that_read(model: Model) -> tuple[list[nn.Embedding], list[nn.Embedding]]:
     """Return the embedding layers of the model's tokens, and those of its source sentences.
 
     The layers are found in a call with one token, so a family does not have to name them.
     """
     ids_11 = torch.zeros(1, 1, dtype=torch.long, device=model.device)
-    given = None if model.given is None else torch.ones_like(ids_11)
+    given = None if model.source_size is None else torch.ones_like(ids_11)
     found: tuple[list[nn.Embedding], list[nn.Embedding]] = [], []
 
     def hook(module: nn.Module, inputs: tuple[Tensor, ...]) -> None:
@@ -60,7 +61,10 @@ def layers_that_read(model: LanguageModel) -> tuple[list[nn.Embedding], list[nn.
     handles = [layer.register_forward_pre_hook(hook) for layer in layers]
     try:
         with torch.inference_mode():
-            model.read_from_start(ids_11, given)
+            if given is None:
+                model.watch(ids_11)
+            else:
+                as_kind(model, LanguageModel).read_from_start(ids_11, given)
     finally:
         for handle in handles:
             handle.remove()

@@ -72,21 +72,24 @@ class _Neighbours(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> Any:
         words_R, word_rows_RD, outputs_R, output_rows_RD = ctx.saved_tensors
-        words_VD = _sparse(words_R, word_rows_RD * grads[0], ctx.size)
-        return words_VD, _sparse(outputs_R, output_rows_RD * grads[0], ctx.size), None, None, None
+        words_VD = _sparse(words_R, word_rows_RD * grads[0], ctx.sizes[0])
+        return words_VD, _sparse(outputs_R, output_rows_RD * grads[0], ctx.sizes[1]), None, None, None
 
 
 @final
 class _SkipGram(_Neighbours):
     @staticmethod
-    def forward(ctx, words_VD, outputs_VD, band, negatives_K, samples):  # type: ignore[no-untyped-def]
+    def forward(ctx, words_VD, outputs_VD, band, negatives_K, samples):
         mask_BTC = band.mask_BTC().to(words_VD.dtype)
         words_M = band.words_M()
         word_MD = words_VD.index_select(0, words_M)
         outputs_R = torch.cat([band.ids_BC.reshape(-1), negatives_K])
         output_RD = outputs_VD.index_select(0, outputs_R)
         inside = band.ids_BC.numel()
-        word_BTD, band_BCD = word_MD.view(*mask_BTC.shape[:2], -1), output_RD[:inside].view(*band.ids_BC.shape, -1)
+        word_BTD, band_BCD = (
+            word_MD.view(*mask_BTC.shape[:2], -1),
+            output_RD[:inside].view(*band.ids_BC.shape, -1),
+        )
         negative_KD = output_RD[inside:]
         score_BTC = torch.bmm(word_BTD, band_BCD.transpose(1, 2))
         score_MK = word_MD @ negative_KD.T
@@ -98,7 +101,7 @@ class _SkipGram(_Neighbours):
         output_rows_RD = torch.empty_like(output_RD)
         torch.bmm(pull_BTC.transpose(1, 2), word_BTD, out=output_rows_RD[:inside].view_as(band_BCD))
         torch.mm(push_MK.T, word_MD, out=output_rows_RD[inside:])
-        ctx.size = words_VD.shape
+        ctx.sizes = words_VD.shape, outputs_VD.shape
         ctx.save_for_backward(words_M, word_rows_MD, outputs_R, output_rows_RD)
         return (F.softplus(-score_BTC) * mask_BTC).sum() + (F.softplus(score_MK) * weight_M1).sum()
 
@@ -106,7 +109,7 @@ class _SkipGram(_Neighbours):
 @final
 class _Cbow(_Neighbours):
     @staticmethod
-    def forward(ctx, words_VD, outputs_VD, band, negatives_K, samples):  # type: ignore[no-untyped-def]
+    def forward(ctx, words_VD, outputs_VD, band, negatives_K, samples):
         mask_BTC = band.mask_BTC().to(words_VD.dtype)
         count_BT1 = mask_BTC.sum(2, keepdim=True)
         mean_BTC = mask_BTC / count_BT1.clamp(min=1)
@@ -126,7 +129,7 @@ class _Cbow(_Neighbours):
         hidden_grad_BTD = hidden_grad_MD.view(*mask_BTC.shape[:2], -1)
         word_rows_RD = torch.bmm(mean_BTC.transpose(1, 2), hidden_grad_BTD).view(len(words_R), -1)
         output_rows_RD = torch.cat([pull_M1 * hidden_MD, push_MK.T @ hidden_MD])
-        ctx.size = words_VD.shape
+        ctx.sizes = words_VD.shape, outputs_VD.shape
         ctx.save_for_backward(words_R, word_rows_RD, outputs_R, output_rows_RD)
         return (F.softplus(-score_M1) * real_M1).sum() + (F.softplus(score_MK) * weight_M1).sum()
 
