@@ -37,7 +37,12 @@ def folder(tmp_path_factory) -> Path:
     for kind in ("skip-gram", "cbow"):
         rate = {"skip-gram": 0.05, "cbow": 0.2}[kind]
         regard.train(
-            "embedding", text=folder / "text.txt", out=folder / kind, kind=kind, learning_rate=rate, **SMALL
+            "embedding",
+            text=str(folder / "text.txt"),
+            out=str(folder / kind),
+            kind=kind,
+            learning_rate=rate,
+            **SMALL,
         )
     return folder
 
@@ -90,12 +95,12 @@ def test_a_stopped_training_goes_on_to_the_bit(folder, tmp_path):
         if report.step >= 30:
             raise KeyboardInterrupt
 
-    options = {"text": folder / "text.txt", **SMALL, "epochs": 60, "batch": 2}
-    regard.train("embedding", out=tmp_path / "whole", **options)
+    options = {"text": str(folder / "text.txt"), **SMALL, "epochs": 60, "batch": 2}
+    regard.train("embedding", out=str(tmp_path / "whole"), **options)
     with pytest.raises(KeyboardInterrupt):
-        regard.train("embedding", out=tmp_path / "stopped", listener=stop, **options)
+        regard.train("embedding", out=str(tmp_path / "stopped"), listener=stop, **options)
     assert list((tmp_path / "stopped").glob("checkpoint-*"))
-    regard.train("embedding", out=tmp_path / "stopped", resume=True)
+    regard.train("embedding", out=str(tmp_path / "stopped"), resume=True)
     assert files(tmp_path / "stopped") == files(tmp_path / "whole")
 
 
@@ -103,7 +108,7 @@ def test_a_step_moves_only_the_vectors_of_its_words(folder, tmp_path):
     text = tmp_path / "text.txt"
     text.write_text("one two three four " * 8 + "five six " * 2)
     # one step reads the first words of a row; the learning rate makes every moved vector differ
-    run = regard.train("embedding", text=text, hold=0.0, out=tmp_path / "run", cutoff=1, width=5, steps=1,
+    run = regard.train("embedding", text=str(text), hold=0.0, out=str(tmp_path / "run"), cutoff=1, width=5, steps=1,
                        batch=1, segment=8, window=2, evaluate_every=1, subsample=0.0).run  # fmt: skip
     outputs_VD = run.model.outputs.weight.detach()
     words = {run.tokenizer.name(token) for token in outputs_VD.abs().sum(1).nonzero().flatten().tolist()}
@@ -118,7 +123,13 @@ def test_a_step_moves_only_the_vectors_of_its_words(folder, tmp_path):
 def test_one_hot_words_are_reconstructed(folder, tmp_path, loss):
     out = tmp_path / "run"
     regard.train(
-        "embedding", text=folder / "text.txt", out=out, kind="one-hot", loss=loss, width=17, epochs=400
+        "embedding",
+        text=str(folder / "text.txt"),
+        out=str(out),
+        kind="one-hot",
+        loss=loss,
+        width=17,
+        epochs=400,
     )
     model = regard.load(out).model
     words_N = torch.arange(2, model.vocabulary_size)
@@ -155,7 +166,7 @@ def test_gensim_reads_ours_and_we_read_gensims(folder, tmp_path, ending):
 
 
 def test_words_of_several_subwords_have_the_mean_of_their_vectors(folder, tmp_path):
-    regard.train("transformer", text=folder / "text.txt", out=tmp_path / "run", tokens="bpe", bpe_size=270,
+    regard.train("transformer", text=str(folder / "text.txt"), out=str(tmp_path / "run"), tokens="bpe", bpe_size=270,
                  layers=1, heads=1, width=8, context=17, batch=2, steps=2, evaluate_every=2)  # fmt: skip
     run = regard.load(tmp_path / "run")
     (table,) = tables_of(run)
@@ -176,7 +187,7 @@ def test_a_translator_has_a_table_for_each_side(taught):
 
 
 def test_an_ngram_has_no_vectors(folder, tmp_path):
-    regard.train("ngram", text=folder / "text.txt", out=tmp_path / "run", order=2)
+    regard.train("ngram", text=str(folder / "text.txt"), out=str(tmp_path / "run"), order=2)
     with pytest.raises(UserError, match="ngram has no word vectors"):
         regard.words(tmp_path / "run", "cat")
 
@@ -293,7 +304,7 @@ def test_options_that_do_not_fit_are_refused(folder, tmp_path):
         {"cutoff": 999},
     ):
         with pytest.raises(UserError):
-            regard.train("embedding", text=text, out=tmp_path / "run", **options)
+            regard.train("embedding", text=text, out=str(tmp_path / "run"), **options)
         assert not (tmp_path / "run" / "config.json").exists()
     with pytest.raises(UserError, match="only one of"):
-        regard.train("embedding", text=text, out=tmp_path / "run", steps=3, epochs=2)
+        regard.train("embedding", text=text, out=str(tmp_path / "run"), steps=3, epochs=2)

@@ -1,7 +1,7 @@
 """Word vectors as the word2vec program, gensim and fastText write and read them: text or binary.
 
-The head is a line with the number of words and the width. Each word follows, a space, and its numbers: as text
-up to the end of the line, or as float32, the low byte first.
+The head is a line with the number of words and the width. Each word follows, a space, and its numbers: as
+text up to the end of the line, or as float32, the low byte first.
 
 Shape legend: N words, D width.
 """
