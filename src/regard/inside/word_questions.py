@@ -139,6 +139,17 @@ def similarity(table: WordTable, listed: WordPairs) -> Similarity | None:
     )
 
 
+def similarities(tables: Sequence[WordTable], listed: WordPairs) -> list[Similarity]:
+    """Return the correlation of each table that has enough pairs."""
+    found = [one for table in tables if (one := similarity(table, listed)) is not None]
+    if not found:
+        raise UserError(
+            f"{listed.name}: fewer than {FEWEST} of its {len(listed)} pairs have both words in the vocabulary; "
+            "give a list with words of the training text, or train on more text"
+        )
+    return found
+
+
 @dataclass(frozen=True)
 class Plane:
     """The two directions in which some words of a table differ most, by principal components."""

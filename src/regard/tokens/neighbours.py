@@ -30,7 +30,7 @@ class Words:
 
     ids_N: np.ndarray
     document_N: np.ndarray  # the number of the document of each word
-    counts_V: np.ndarray  # of the training text
+    counts_V: np.ndarray
 
     @classmethod
     def of(cls, text: Encoded, tokenizer: Tokenizer) -> "Words":
@@ -44,12 +44,16 @@ class Words:
     def __len__(self) -> int:
         return len(self.ids_N)
 
+    def known_ids(self) -> np.ndarray:
+        """Return the tokens that occur."""
+        return np.flatnonzero(self.counts_V)
+
     def kept_V(self, subsample: float) -> np.ndarray:
         """(V): the probability to keep each word: sqrt(t / f) + t / f, f the word's share, t `subsample`.
 
         This is the formula of the word2vec program, and of gensim.
         """
-        ratio_V = subsample * self.counts_V.sum() / np.maximum(self.counts_V, 1)
+        ratio_V = subsample * len(self) / np.maximum(self.counts_V, 1)
         return np.minimum(1.0, np.sqrt(ratio_V) + ratio_V) if subsample else np.ones(len(self.counts_V))
 
 
@@ -71,7 +75,7 @@ class NeighbourSchedule:
     """Bands of words with the reach of each word's window, and negative samples."""
 
     def __init__(self, words: Words, window: int, subsample: float, rows: int, length: int, seed: int):
-        if len(words) < 2 or np.count_nonzero(words.counts_V) < 2:
+        if len(words.known_ids()) < 2:
             raise UserError(
                 "the text has fewer than two different words to learn: give more text, or lower `cutoff`"
             )

@@ -15,7 +15,7 @@ from regard.inside.word_tables import WordTable, tables_of
 from regard.runs.formats import as_run
 from regard.tables import Table as Result
 from regard.tables import TableRows, visible
-from regard.text.word_pairs import WordPairs, read_word_pairs
+from regard.text.word_pairs import read_word_pairs
 from regard.verbs.arguments import File, Out, RunLike
 from regard.verbs.options import Argument
 from regard.verbs.parsing import parse
@@ -95,7 +95,7 @@ def words(
     questions = ask.read_questions([words] if isinstance(words, str) else list(words))
     asked = _chosen(tables_of(as_run(run)), table)
     answers, left_out = _answers(asked, questions, top)
-    correlations = [] if listed is None else _similarities(asked, listed)
+    correlations = [] if listed is None else ask.similarities(asked, listed)
     about = [AboutTable(one.name, len(one.words), one.vectors_VD.shape[1], one.how) for one in asked]
     result = WordAnswers(about, answers, correlations, left_out)
     return result if out is None else _drawn(result, asked, Path(out))
@@ -120,16 +120,6 @@ def _answers(asked: list[WordTable], questions: list[Question], top: int) -> tup
         hint = f"; it has {', '.join(list(near)[:3])}" if near else ""
         raise UserError(f"the vocabulary lacks {missing!r}{hint}")
     return answers, list(map(ask.write_question, left_out))
-
-
-def _similarities(asked: list[WordTable], listed: WordPairs) -> list[Similarity]:
-    found = [one for table in asked if (one := ask.similarity(table, listed)) is not None]
-    if not found:
-        raise UserError(
-            f"{listed.name}: fewer than 4 of its {len(listed)} pairs have both words in the vocabulary; "
-            "give a list with words of the training text, or train on more text"
-        )
-    return found
 
 
 def _drawn(result: WordAnswers, asked: list[WordTable], out: Path) -> WordAnswers:

@@ -3,7 +3,7 @@
 Shape legend: N words of a batch, V vocabulary, D width.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, final
 
 import numpy as np
@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from regard.errors import UserError
 from regard.machine.device import to_device
 from regard.models.embedding import Embedding
+from regard.probabilities.neighbours import neighbour_loss
 from regard.tokens.choose import train_tokenizer
 from regard.tokens.contract import Encoded
 from regard.tokens.neighbours import NeighbourSchedule, Words
@@ -21,7 +22,6 @@ from regard.training.task import Batch, Batches, RowStep, TextTask
 from regard.training.tasks.plain_text import VALID_TOKENS, read_texts
 
 SAMPLED, NEAREST = 8, 5  # a sample shows the nearest words of some words
-VALID_SEED = 0  # of the windows and negative samples of a validation: each validation has the same
 
 
 @final
@@ -54,13 +54,9 @@ class Neighbours(TextTask[Embedding]):
     def batches(self, model: Embedding, options: TrainingOptions, seed: int, device: torch.device) -> Batches:
         if model.config.kind == "one-hot":
             return SingleWords(self._words, options.batch * options.segment, seed, device)
-        return self._neighbours(model, self._words, options.batch, options.segment, seed, device)
-
-    def _neighbours(
-        self, model: Embedding, words: Words, rows: int, length: int, seed: int, device: torch.device
-    ) -> "NeighbourBatches":
         window, subsample = model.config.window, model.config.subsample
-        return NeighbourBatches(NeighbourSchedule(words, window, subsample, rows, length, seed), device)
+        sizes = (options.batch, options.segment)
+        return NeighbourBatches(NeighbourSchedule(self._words, window, subsample, *sizes, seed), device)
 
     def objective(self, model: Embedding, options: TrainingOptions) -> nn.Module:
         return RowStep(model)
@@ -71,26 +67,18 @@ class Neighbours(TextTask[Embedding]):
     def loss(self, model: Embedding) -> float | None:
         return self._loss(model, None)
 
-    @torch.no_grad()
     def _loss(self, model: Embedding, most: int | None) -> float | None:
-        """Return the mean loss of the words of the validation text, or None if it has no known neighbours."""
         if not self.valid or model.config.kind == "one-hot":  # one-hot learns the vocabulary, not the text
             return None
         encoded = self.tokenizer.encode_texts([source.text for source in self.valid])
-        words = Words.of(encoded if most is None else encoded.first(most), self.tokenizer)
-        words = replace(words, counts_V=self._words.counts_V)
-        if len(words) < 2:
-            return None
-        batches = self._neighbours(model, words, 8, 32, VALID_SEED, model.device)
-        read = [batches.batch(0, step) for step in range(batches.steps(0))]
-        weight = sum(batch.weight for batch in read)
-        summed = sum(float(model.loss(**batch.inputs)) for batch in read)
-        return summed / weight if weight else None
+        return neighbour_loss(
+            model, Words.of(encoded if most is None else encoded.first(most), self.tokenizer)
+        )
 
     @torch.no_grad()
     def sample(self, model: Embedding) -> str | None:
         """Return the nearest words of some words, from frequent to rare."""
-        known = np.flatnonzero(self._words.counts_V)
+        known = self._words.known_ids()
         ordered = known[np.argsort(-self._words.counts_V[known], kind="stable")]
         places = np.unique(np.geomspace(1, len(ordered), SAMPLED + 1)[:-1].astype(int) - 1)
         unit_VD = nn.functional.normalize(model.embedding.weight[torch.from_numpy(ordered)], dim=1)
@@ -129,7 +117,7 @@ class SingleWords(Batches):
     """All words of the vocabulary in random order, once in each epoch."""
 
     def __init__(self, words: Words, size: int, seed: int, device: torch.device):
-        self._ids = np.flatnonzero(words.counts_V)
+        self._ids = words.known_ids()
         if len(self._ids) < 2:
             raise UserError("the text has fewer than two different words: give more text, or lower `cutoff`")
         self._size, self._seed, self._device = size, seed, device
