@@ -143,9 +143,9 @@ def similarities(tables: Sequence[WordTable], listed: WordPairs) -> list[Similar
     """Return the correlation of each table that has enough pairs."""
     found = [one for table in tables if (one := similarity(table, listed)) is not None]
     if not found:
+        words = f"fewer than {FEWEST} of its {len(listed)} pairs have both words in the vocabulary"
         raise UserError(
-            f"{listed.name}: fewer than {FEWEST} of its {len(listed)} pairs have both words in the vocabulary; "
-            "give a list with words of the training text, or train on more text"
+            f"{listed.name}: {words}; give a list with words of the training text, or train on more"
         )
     return found
 

@@ -80,8 +80,13 @@ class NeighbourSchedule:
                 "the text has fewer than two different words to learn: give more text, or lower `cutoff`"
             )
         self._words, self._window, self._seed = words, window, seed
-        self._rows, self._length = rows, length
         self._kept_V = words.kept_V(subsample).astype(np.float32)
+        # A vector moves by the sum of its gradients in a batch. A batch therefore has no more words than the
+        # text has different words in effect: the sum grows with the times that a word stands in it.
+        share_V = words.counts_V * self._kept_V / (words.counts_V * self._kept_V).sum()
+        most = max(2, int(1 / np.square(share_V).sum()))
+        self._length = min(length, most)
+        self._rows = max(1, min(rows, most // self._length))
         weight_V = words.counts_V**POWER
         self._cumulated_V = np.cumsum(weight_V / weight_V.sum())
         self._epoch = lru_cache(maxsize=1)(self._make)

@@ -68,8 +68,9 @@ def evaluate(
     similarity: File = None,
     edit: Edits = None,
 ) -> Measure | TranslationMeasure | EmbeddingMeasure:
-    """Measure loss, perplexity and bits per byte of a run; BLEU, chrF and perplexity of a translator; the loss
-    of word embeddings, and their agreement with a word list.
+    """Measure loss, perplexity and bits per byte of a run; BLEU, chrF and perplexity of a translator.
+
+    Word embeddings have a loss, and a correlation with a word list.
 
     docs/measuring.md defines the figures.
 
