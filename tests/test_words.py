@@ -108,8 +108,9 @@ def test_a_step_moves_only_the_vectors_of_its_words(folder, tmp_path):
     text = tmp_path / "text.txt"
     text.write_text("one two three four " * 8 + "five six " * 2)
     # one step reads the first words of a row; the learning rate makes every moved vector differ
-    run = regard.train("embedding", text=str(text), hold=0.0, out=str(tmp_path / "run"), cutoff=1, width=5, steps=1,
-                       batch=1, segment=8, window=2, evaluate_every=1, subsample=0.0).run  # fmt: skip
+    options = {"cutoff": 1, "width": 5, "window": 2, "subsample": 0.0, "hold": 0.0, "evaluate_every": 1}
+    sizes = {"steps": 1, "batch": 1, "segment": 8}
+    run = regard.train("embedding", text=str(text), out=str(tmp_path / "run"), **options, **sizes).run
     outputs_VD = run.model.outputs.weight.detach()
     words = {run.tokenizer.name(token) for token in outputs_VD.abs().sum(1).nonzero().flatten().tolist()}
     assert words <= {"one", "two", "three", "four", "five", "six"}
@@ -166,8 +167,17 @@ def test_gensim_reads_ours_and_we_read_gensims(folder, tmp_path, ending):
 
 
 def test_words_of_several_subwords_have_the_mean_of_their_vectors(folder, tmp_path):
-    regard.train("transformer", text=str(folder / "text.txt"), out=str(tmp_path / "run"), tokens="bpe", bpe_size=270,
-                 layers=1, heads=1, width=8, context=17, batch=2, steps=2, evaluate_every=2)  # fmt: skip
+    options = {
+        "layers": 1,
+        "heads": 1,
+        "width": 8,
+        "context": 17,
+        "batch": 2,
+        "steps": 2,
+        "evaluate_every": 2,
+    }
+    texts = {"text": str(folder / "text.txt"), "tokens": "bpe", "bpe_size": 270}
+    regard.train("transformer", out=str(tmp_path / "run"), **texts, **options)
     run = regard.load(tmp_path / "run")
     (table,) = tables_of(run)
     ids = run.tokenizer.prompt(" drives")

@@ -54,18 +54,15 @@ def descend(
             progress, train_loss, valid_loss, judged, optimisers[0].param_groups[0]["lr"], task.sample(model)
         )
         weights.judge(progress, judged)
+        model.train()
 
+    model.train()
     with delayed_stop() as stop, keep_freed_memory():
         while not budget.spent(progress):
-            model.train()
             set_rate(optimisers, options.learning_rate * rate(budget.share(progress), options))
             step_batches = [next_batch(batches, progress) for _ in range(options.accumulate)]
             loss, state = gradients.of(step_batches, state)
-            if options.clip is not None:
-                nn.utils.clip_grad_norm_(model.parameters(), options.clip)
-            for optimiser in optimisers:
-                optimiser.step()
-                optimiser.zero_grad(set_to_none=True)
+            update(model, optimisers, options.clip)
             progress.step += 1
             losses.add(loss)
             watch.tick(losses, budget)
@@ -82,6 +79,15 @@ def descend(
             checkpoints.save(progress, state)
     weights.load_best(lambda: task.judge(model.eval(), task.validate(model) or math.inf), progress)
     return progress
+
+
+def update(model: Model, optimisers: list[torch.optim.Optimizer], clip: float | None) -> None:
+    """Change the parameters by their gradients, and clear the gradients."""
+    if clip is not None:
+        nn.utils.clip_grad_norm_(model.parameters(), clip)
+    for optimiser in optimisers:
+        optimiser.step()
+        optimiser.zero_grad(set_to_none=True)
 
 
 def next_batch(batches: Batches, progress: Progress) -> Batch:
