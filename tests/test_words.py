@@ -316,5 +316,5 @@ def test_options_that_do_not_fit_are_refused(folder, tmp_path):
         with pytest.raises(UserError):
             regard.train("embedding", text=text, out=str(tmp_path / "run"), **options)
         assert not (tmp_path / "run" / "config.json").exists()
-    with pytest.raises(UserError, match="only one of"):
+    with pytest.raises(UserError, match="not both"):
         regard.train("embedding", text=text, out=str(tmp_path / "run"), steps=3, epochs=2)

@@ -170,7 +170,7 @@ class TrainingOptions:
             if value is not None and not 0 < value < math.inf:
                 raise UserError(f"`{name}` must be above 0")
         if sum(getattr(self, name) is not None for name in LENGTHS) > 1:
-            raise UserError("give only one of `steps`, `minutes` and `epochs`")
+            raise UserError("give one of `steps`, `minutes` and `epochs`, not both")
         if not (0 <= self.warmup < 1 and 0 <= self.floor <= 1):
             raise UserError("`warmup` must be 0 or more and below 1, and `floor` must lie between 0 and 1")
         if not 0 <= self.label_smoothing < 1:
