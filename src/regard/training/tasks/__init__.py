@@ -10,6 +10,7 @@ from regard.training.task import TextTask
 TASKS = {
     "text": "regard.training.tasks.plain_text:PlainText",
     "pairs": "regard.training.tasks.sentence_pairs:SentencePairs",
+    "labels": "regard.training.tasks.labels:Labels",
 }
 
 
