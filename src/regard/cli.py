@@ -17,6 +17,7 @@ VERBS = {
     "score": "print the log-probability of every token of a text",
     "generate": "write text with a run",
     "translate": "translate sentences",
+    "classify": "label texts",
     "align": "link the words of sentence pairs, or measure such links",
     "look": "show what a run predicts and attends to in a text",
     "trace": "show which parts of a model make a prediction",

@@ -39,6 +39,11 @@ class Labelled:
         """Return the distinct labels: numbers in their order, other labels by the alphabet."""
         return sorted(set(self.labels), key=lambda label: (not label.isdecimal(), len(label), label))
 
+    def numbers(self, names: Sequence[str]) -> list[int]:
+        """Return the number of each text's label."""
+        place = {name: number for number, name in enumerate(names)}
+        return [place[label] for label in self.labels]
+
     def record(self) -> dict[str, Any]:
         """The name, size and hash of the texts, for the config of a run."""
         lines = (f"{label}\t{text}" for label, text in zip(self.labels, self.texts, strict=True))

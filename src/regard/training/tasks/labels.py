@@ -40,7 +40,7 @@ class Labels(TextTask[Labeller]):
                 check_known(other, self.names)
         self.tokenizer, _ = train_tokenizer(["\n".join(self.train.texts)], options.tokens)
         self._rows = encode_rows(self.tokenizer, self.train.texts, options.model.context)
-        self._labels_P = numbers(self.train.labels, self.names)
+        self._labels_P = torch.tensor(self.train.numbers(self.names))
         if self._rows.cut:
             self.notes.append(
                 f"{self._rows.cut:,} texts have more than {options.model.context} tokens: only these are "
@@ -92,7 +92,7 @@ class Labels(TextTask[Labeller]):
     def _validated(self, model: Labeller, valid: Labelled) -> tuple[Tensor, Tensor]:
         """(P, L) the log-probabilities and (P) the labels of the validation texts."""
         rows = encode_rows(self.tokenizer, valid.texts, model.context)
-        return label_log_probs(model, rows), numbers(valid.labels, self.names)
+        return label_log_probs(model, rows), torch.tensor(valid.numbers(self.names))
 
     def judge(self, model: Labeller, valid_loss: float) -> float:
         if self._options.stop_on == "loss" or self.valid is None:
@@ -107,7 +107,7 @@ class Labels(TextTask[Labeller]):
         if self.valid is None:
             return {}
         rows = encode_rows(self.tokenizer, self.valid.texts, model.context)
-        measure = measure_labels(model, rows, numbers(self.valid.labels, self.names), self.names)
+        measure = measure_labels(model, rows, torch.tensor(self.valid.numbers(self.names)), self.names)
         return {"accuracy": measure.accuracy, "macro_f1": measure.macro_f1}
 
     def sample(self, model: Labeller) -> str | None:
@@ -119,12 +119,6 @@ class Labels(TextTask[Labeller]):
         chosen = [f"{self.names[place]} {p:.3f}" for p, place in zip(*map(Tensor.tolist, best), strict=True)]
         lines = zip(part.texts, chosen, part.labels, strict=True)
         return "\n".join(f"{text}\n  {choice} (is {label})" for text, choice, label in lines)
-
-
-def numbers(labels: Sequence[str], names: Sequence[str]) -> Tensor:
-    """(P): the number of each label."""
-    place = {name: number for number, name in enumerate(names)}
-    return torch.tensor([place[label] for label in labels])
 
 
 @final
