@@ -44,7 +44,7 @@ class Classifier(Labeller):
         "batch": 64,
         "learning_rate": 0.003,
         "evaluate_every": 50,
-        "patience": 8,
+        "patience": 5,
         "weight_decay": 0.01,
     }
     medium: ClassVar[dict[str, Any]] = {"width": 512, "layers": 2, "batch": 128, "learning_rate": 0.001}

@@ -37,7 +37,8 @@ class Labelled:
 
     def names(self) -> list[str]:
         """Return the distinct labels: numbers in their order, other labels by the alphabet."""
-        return sorted(set(self.labels), key=lambda label: (not label.isdecimal(), len(label), label))
+        words = sorted({label for label in self.labels if not label.isdecimal()})
+        return [*sorted(set(self.labels) - set(words), key=lambda label: (int(label), label)), *words]
 
     def numbers(self, names: Sequence[str]) -> list[int]:
         """Return the number of each text's label."""
