@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from regard.verbs.draw import draw
     from regard.verbs.evaluate import evaluate
     from regard.verbs.export import export
+    from regard.verbs.film import film
     from regard.verbs.forget import forget
     from regard.verbs.generate import generate
     from regard.verbs.heads import heads
@@ -46,6 +47,7 @@ _VERBS = (
     "draw",
     "evaluate",
     "export",
+    "film",
     "forget",
     "generate",
     "heads",
@@ -85,6 +87,7 @@ __all__ = [
     "edited",
     "evaluate",
     "export",
+    "film",
     "forget",
     "generate",
     "heads",

@@ -22,6 +22,7 @@ VERBS = {
     "trace": "show which parts of a model make a prediction",
     "doubt": "test what attention explains in a prediction",
     "heads": "show what each attention head does",
+    "film": "show how attention heads change during a training",
     "senses": "read and edit the sense vectors of a Backpack",
     "forget": "measure how far back models remember",
     "lesson": "run the lectures' worked examples, step by step",

@@ -13,6 +13,7 @@ from regard.machine.memory import keep_freed_memory
 from regard.machine.signals import delayed_stop
 from regard.models.contract import LanguageModel
 from regard.training.checkpoint import Checkpoints
+from regard.training.film import Film
 from regard.training.gradients import make_gradients
 from regard.training.log import Log, Losses
 from regard.training.optimisers import make_optimisers, rate, set_rate
@@ -41,6 +42,9 @@ def descend(
     progress, state = checkpoints.restore()
     log, losses, budget = Log(out, progress, options.tensorboard), Losses(), Budget(options)
     watch = Watch(model, machine, listener, progress)
+    film = Film(out, model, options.film)
+    if progress.step == 0:
+        film.add(0)
 
     def validate() -> None:
         losses.settle(progress)
@@ -54,6 +58,7 @@ def descend(
             progress, train_loss, valid_loss, judged, optimisers[0].param_groups[0]["lr"], task.sample(model)
         )
         weights.judge(progress, judged)
+        film.add(progress.step)
 
     with delayed_stop() as stop, keep_freed_memory():
         while not budget.spent(progress):

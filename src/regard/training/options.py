@@ -132,6 +132,8 @@ class TrainingOptions:
     """Number of steps between validations. Each validation is followed by a checkpoint."""
     patience: int = 0
     """Stop after this many validations without an improvement; 0: never stop early."""
+    film: bool = False
+    """Keep the weights of every validation in the run folder, for `regard film` (families with attention)."""
     tensorboard: bool = False
     """Also write the metrics for TensorBoard into the run folder (needs regard[tensorboard])."""
     size: Literal["small", "medium"] = "small"
