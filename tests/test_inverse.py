@@ -14,7 +14,8 @@ import regard
 from regard.errors import UserError
 from regard.inside import moved_attention
 from regard.inside.edit_model import edit_model
-from regard.inside.inverse import LEAD, Search, Weights, least_changes, moves_to, transport
+from regard.inside.inverse import LEAD, Search, Weights
+from regard.inside.least_change import least_changes, moves_to, transport
 from regard.inside.moved_attention import Row, attention_rows, put
 from regard.parts.look import Place
 from regard.tokens.choose import TokenOptions, train_tokenizer

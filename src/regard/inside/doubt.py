@@ -17,7 +17,7 @@ from regard.inside.attribution import (
     on_words,
 )
 from regard.inside.controls import Control
-from regard.inside.inverse import LeastChange, least_changes
+from regard.inside.least_change import LeastChange, least_changes
 from regard.inside.moved_attention import Moved, Row, attention_rows, moved_attention
 from regard.inside.pictures import heat_map
 from regard.inside.residual_stream import single_token

@@ -66,12 +66,12 @@ class TrainingFilm(Table):
 
 def training_film(run: Run, text: Sequence[Source] = ()) -> TrainingFilm:
     """Measure the heads at every kept step, as `regard heads` does, on the same text."""
-    weight_sites(run.model, "to film")
+    weight_sites(run.language_model, "to film")
     kept = [] if run.folder is None else frames(run.folder)
     if not kept or run.folder is None:
         raise UserError(f"{run}: its training kept no film; train it with `film`")
     losses = _losses(run.folder)
-    model, made, notes = copy.deepcopy(run.model), list[Frame](), list[str]()
+    model, made, notes = copy.deepcopy(run.language_model), list[Frame](), list[str]()
     for step, path in kept:
         _load(model, path)
         then = replace(run, model=model.eval())
@@ -101,10 +101,10 @@ def _losses(folder: Path) -> dict[int, float]:
 
 
 def _alignment_error(run: Run) -> float | None:
-    if run.model.given is None or not run.config.texts.valid:
+    if run.language_model.given is None or not run.config.texts.valid:
         return None
     try:
         encoded, pairs = run.encode_pairs(run.held_out_pairs())
     except (UserError, OSError):  # the pairs are gone; the notes of the report say so
         return None
-    return attention_error_rate(run.model, *run.both_tokenizers(), encoded, pairs)
+    return attention_error_rate(run.language_model, *run.both_tokenizers(), encoded, pairs)

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import final
 
 from regard.machine.disk import flush, write_tensors
-from regard.models.contract import LanguageModel
+from regard.models.model import Model
 
 FOLDER, PREFIX = "film", "step-"
 
@@ -14,7 +14,7 @@ FOLDER, PREFIX = "film", "step-"
 class Film:
     """Writes a frame of the film under a temporary name, then renames it. A repeated step writes it again."""
 
-    def __init__(self, out: Path, model: LanguageModel, wanted: bool):
+    def __init__(self, out: Path, model: Model, wanted: bool):
         self._folder, self._model, self._wanted = out / FOLDER, model, wanted
 
     def add(self, step: int) -> None:

@@ -104,7 +104,7 @@ def doubt(
         raise UserError("`save_edit` goes with `say`, the word that the edit makes the model say")
     opened = edited(run, edit)
     reading = _reading(opened, text, target)
-    subject = make_subject(opened.model.eval(), opened.tokenizer, reading, word, position)
+    subject = make_subject(opened.language_model.eval(), opened.tokenizer, reading, word, position)
     names: dict[Side, Sequence[str]] = {"read": reading.tokens, "given": reading.given_names}
     changes = [] if say is None else changes_to_say(subject, opened.tokenizer, say, names)
     doubted = replace(doubt_prediction(subject, epsilon, reading.notes), changes=changes)
@@ -113,7 +113,7 @@ def doubt(
     if controls:
         doubted = replace(doubted, controls=run_controls(as_run(run), minutes))
     if out is not None:
-        title = f"What attention explains: “{doubted.target}” by {opened.model.family}"
+        title = f"What attention explains: “{doubted.target}” by {opened.language_model.family}"
         write_sheet(out, title, page(doubted), picture(doubted), doubted.to_json())
     return doubted
 
@@ -127,10 +127,10 @@ def _save(run: Run, edit: Edits, doubted: Doubt, path: str | Path) -> None:
 
 
 def _reading(run: Run, text: str, target: Target) -> Reading:
-    if run.model.given is not None:
+    if run.language_model.given is not None:
         return translation_reading(run, text, target)
     if target is not None:
-        raise UserError(f"`target` is for translators; {run.model.family} reads `text`")
+        raise UserError(f"`target` is for translators; {run.language_model.family} reads `text`")
     return plain_reading(run.tokenizer, text)
 
 
