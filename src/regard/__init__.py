@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from regard.verbs.trace import trace
     from regard.verbs.train import train
     from regard.verbs.translate import translate
+    from regard.verbs.words import words
 
 __version__ = "0.2.0"
 
@@ -60,6 +61,7 @@ _VERBS = (
     "trace",
     "train",
     "translate",
+    "words",
 )
 _OTHERS = {
     "MachineError": "regard.errors",
@@ -103,6 +105,7 @@ __all__ = [
     "trace",
     "train",
     "translate",
+    "words",
 ]
 
 

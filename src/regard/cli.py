@@ -23,6 +23,7 @@ VERBS = {
     "doubt": "test what attention explains in a prediction",
     "heads": "show what each attention head does",
     "film": "show how attention heads change during a training",
+    "words": "ask word vectors: nearest words, analogies, similarity",
     "senses": "read and edit the sense vectors of a Backpack",
     "forget": "measure how far back models remember",
     "lesson": "run the lectures' worked examples, step by step",

@@ -25,6 +25,7 @@ PATHS = (
     "valid_target",
     "vocabulary",
 )
+LENGTHS = ("steps", "minutes", "epochs")  # the options of the length of a training
 SEVERAL = ("text", "valid", "test")  # the options that may be several paths
 
 
@@ -61,6 +62,16 @@ class TextOptions(OutputOptions):
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
+class WordsOptions(TextOptions):
+    """The data options of word embeddings."""
+
+    unused = dict.fromkeys(
+        ("optimiser", "clip", "weight_decay", "beta2", "label_smoothing", "accumulate", "precision"),
+        "a step moves only the vectors of its words, by plain gradient descent; give `learning_rate`",
+    )
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class PairOptions(OutputOptions):
     """The data options of families that read sentence pairs."""
 
@@ -94,9 +105,11 @@ class TrainingOptions:
     """The options of the training loop."""
 
     steps: int | None = None
-    """Number of training steps (1000, unless minutes are given)."""
+    """Number of training steps (1000, unless minutes or epochs are given)."""
     minutes: float | None = None
     """Minutes of training, instead of steps."""
+    epochs: float | None = None
+    """Number of times that the training text is read, instead of steps."""
     batch: int = 16
     """Number of rows in a batch."""
     segment: int = 64
@@ -117,7 +130,7 @@ class TrainingOptions:
     """Weight decay of matrices."""
     beta2: float = 0.99
     """Decay rate of AdamW's average of squared gradients."""
-    clip: float = 1.0
+    clip: float | None = 1.0
     """Largest norm of the gradient. Larger gradients are scaled down."""
     accumulate: int = 1
     """Number of batches whose gradients are added for a step."""
@@ -145,6 +158,7 @@ class TrainingOptions:
         positive = (
             "steps",
             "minutes",
+            "epochs",
             "batch",
             "segment",
             "learning_rate",
@@ -157,8 +171,8 @@ class TrainingOptions:
             value = getattr(self, name)
             if value is not None and not 0 < value < math.inf:
                 raise UserError(f"`{name}` must be above 0")
-        if self.steps is not None and self.minutes is not None:
-            raise UserError("give `steps` or `minutes`, not both")
+        if sum(getattr(self, name) is not None for name in LENGTHS) > 1:
+            raise UserError("give one of `steps`, `minutes` and `epochs`, not both")
         if not (0 <= self.warmup < 1 and 0 <= self.floor <= 1):
             raise UserError("`warmup` must be 0 or more and below 1, and `floor` must lie between 0 and 1")
         if not 0 <= self.label_smoothing < 1:
@@ -174,7 +188,11 @@ class TrainingOptions:
             )
 
 
-DATA_OPTIONS: dict[str, type[OutputOptions]] = {"text": TextOptions, "pairs": PairOptions}
+DATA_OPTIONS: dict[str, type[OutputOptions]] = {
+    "text": TextOptions,
+    "words": WordsOptions,
+    "pairs": PairOptions,
+}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -212,6 +230,8 @@ def read_options(family: type[Model], given: Mapping[str, Any]) -> Options:
     if values.get("size") == "medium":
         values = {**family.medium, **values}
     refuse_unused(family, values)
+    if not values.keys().isdisjoint(LENGTHS):  # a given length replaces the family's own
+        values = {**dict.fromkeys(family.training_defaults.keys() & {*LENGTHS}), **values}
     kinds = option_classes(family)
     names = [option_names(kind) for kind in kinds]
     unknown = sorted(set(values) - set().union(*names))
