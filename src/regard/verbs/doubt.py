@@ -10,13 +10,14 @@ from regard.inside.doubt import Doubt, changes_to_say, check_epsilon, doubt_pred
 from regard.inside.edit_model import edited, given_edits, save_edits
 from regard.inside.observe import Reading, plain_reading
 from regard.inside.sheet import Heading, Part, Picture, Prose, Table, check_sheet, text_table, write_sheet
+from regard.inside.source_reading import translation_reading
 from regard.inside.subject import make_subject
 from regard.parts.edits import Move
 from regard.parts.look import Side
 from regard.runs.formats import as_run
 from regard.runs.run import Run
 from regard.verbs.arguments import Edits, Out, RunLike
-from regard.verbs.look import Target, translation_reading
+from regard.verbs.look import Target
 from regard.verbs.parsing import parse
 from regard.verbs.printing import print_json, tell
 
