@@ -6,23 +6,26 @@ from typing import final
 
 from regard.machine.disk import flush, write_tensors
 from regard.models.model import Model
+from regard.training.task import Progress
 
 FOLDER, PREFIX = "film", "step-"
 
 
 @final
 class Film:
-    """Writes a frame of the film under a temporary name, then renames it. A repeated step writes it again."""
+    """Writes a frame at the beginning and at every validation. A repeated step writes its frame again."""
 
-    def __init__(self, out: Path, model: Model, wanted: bool):
-        self._folder, self._model, self._wanted = out / FOLDER, model, wanted
+    def __init__(self, out: Path, model: Model, progress: Progress, wanted: bool):
+        self._folder, self._model, self._progress, self._wanted = out / FOLDER, model, progress, wanted
+        if progress.step == 0:
+            self.add()
 
-    def add(self, step: int) -> None:
-        """Keep the weights of this step, if a film is wanted."""
+    def add(self) -> None:
+        """Keep the weights of this step, if a film is wanted. The file is written beside and renamed."""
         if not self._wanted:
             return
         self._folder.mkdir(exist_ok=True)
-        path = self._folder / f"{PREFIX}{step:08d}.safetensors"
+        path = self._folder / f"{PREFIX}{self._progress.step:08d}.safetensors"
         temporary = path.with_suffix(".tmp")
         write_tensors(self._model.tensors(), temporary)
         flush(temporary)

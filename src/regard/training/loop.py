@@ -42,9 +42,7 @@ def descend(
     progress, state = checkpoints.restore()
     log, losses, budget = Log(out, progress, options.tensorboard), Losses(), Budget(options, batches)
     watch = Watch(model, machine, listener, progress)
-    film = Film(out, model, options.film)
-    if progress.step == 0:
-        film.add(0)
+    film = Film(out, model, progress, options.film)
 
     def validate() -> None:
         losses.settle(progress)
@@ -58,7 +56,7 @@ def descend(
             progress, train_loss, valid_loss, judged, optimisers[0].param_groups[0]["lr"], task.sample(model)
         )
         weights.judge(progress, judged)
-        film.add(progress.step)
+        film.add()
         model.train()
 
     model.train()
