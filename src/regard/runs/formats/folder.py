@@ -15,7 +15,7 @@ from safetensors.torch import load_file
 
 from regard.boundary import build, check_depth, parse_json, quote_fields
 from regard.errors import UserError
-from regard.machine.disk import LOCK, file_hash, write_atomically, write_json, write_tensors
+from regard.machine.disk import file_hash, is_begun, make_folder, write_atomically, write_json, write_tensors
 from regard.models import FAMILIES, known_family
 from regard.models.contract import LanguageModel
 from regard.runs.formats.format import Format
@@ -166,13 +166,13 @@ def check_free(out: Path) -> None:
     if (out / TRAINING).exists():
         stopped = "if it was stopped, go on with `resume`; or choose another `out`"
         raise UserError(f"{out}: holds a training that is not finished; {stopped}")
-    if out.exists() and (not out.is_dir() or any(entry.name != LOCK for entry in out.iterdir())):
+    if out.exists() and (not out.is_dir() or any(not is_begun(entry.name) for entry in out.iterdir())):
         raise UserError(f"{out}: is not an empty folder; choose another `out`")
 
 
-def next_free(family: str, parent: Path = Path("runs")) -> Path:
-    """runs/ngram, runs/ngram-2, and so on."""
+def claim_free(family: str, parent: Path = Path("runs")) -> Path:
+    """Make runs/ngram, or runs/ngram-2 and so on. Two processes never make the same folder."""
     number = 1
-    while (out := parent / (family if number == 1 else f"{family}-{number}")).exists():
+    while not make_folder(out := parent / (family if number == 1 else f"{family}-{number}")):
         number += 1
     return out
