@@ -17,6 +17,7 @@ from regard.boundary import build, check_depth, parse_json, quote_fields
 from regard.errors import UserError
 from regard.machine.disk import file_hash, is_begun, make_folder, write_atomically, write_json, write_tensors
 from regard.models import FAMILIES, known_family
+from regard.models.building import build_model
 from regard.models.contract import LanguageModel
 from regard.runs.formats.format import Format
 from regard.runs.run import FORMAT, Run, RunConfig
@@ -129,7 +130,7 @@ def _open(
             tokenizer_from_json(json.loads((folder / name).read_text("utf-8"))) for name in names
         )
         sizes = [] if config.source_size is None else [config.source_size]
-        model = family(config.vocabulary_size, build(family.Config, config.model), *sizes)
+        model = build_model(family, config.vocabulary_size, build(family.Config, config.model), *sizes)
         model.assign(load_file(folder / MODEL))
     except (
         ValueError,
