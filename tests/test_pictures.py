@@ -12,8 +12,8 @@ import pytest
 
 import regard
 from regard.errors import UserError
-from regard.inside.output import write_drawing
 from regard.inside.drawing import svg_to_png
+from regard.inside.output import write_drawing
 from regard.inside.pictures import Panel, arcs, bars, draw, heat_map, mosaic, shown
 
 SVG = "{http://www.w3.org/2000/svg}"

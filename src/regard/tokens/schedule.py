@@ -67,6 +67,14 @@ def _numbers_within(count_D: Tensor) -> Tensor:
     return torch.arange(int(count_D.sum())) - (count_D.cumsum(0) - count_D).repeat_interleave(count_D)
 
 
+def check_context(text: Encoded, context: int) -> None:
+    if len(text) < context:
+        raise UserError(
+            f"the training text has {len(text)} tokens, fewer than the `context` of {context}: "
+            "give more text, or lower `context`"
+        )
+
+
 class Schedule(ABC):
     """The base class of schedules."""
 
@@ -88,11 +96,7 @@ class WindowSchedule(Schedule):
     """
 
     def __init__(self, text: Encoded, context: int, batch: int, seed: int):
-        if len(text) < context:
-            raise UserError(
-                f"the training text has {len(text)} tokens, fewer than the `context` of {context}: "
-                "give more text, or lower `context`"
-            )
+        check_context(text, context)
         self._length = min(context, int((text.ends_D - text.starts_D).max()))
         # A long document is cut into pieces, each with a random phase of its own, so that the positions of
         # words in windows vary within an epoch.

@@ -19,7 +19,7 @@ from regard.text.builtin import built_in_text
 from regard.text.files import Source, hold_out_files, read
 from regard.tokens.choose import train_tokenizer
 from regard.tokens.contract import Encoded, Tokenizer
-from regard.tokens.schedule import Corpus, LaneSchedule, Schedule, WindowSchedule
+from regard.tokens.schedule import Corpus, LaneSchedule, Schedule, WindowSchedule, check_context
 from regard.training.options import Options, TextOptions, TrainingOptions
 from regard.training.task import Batch, Batches, TextTask
 
@@ -49,6 +49,8 @@ class PlainText(TextTask):
         return {name: [source.record() for source in sources] for name, sources in parts.items()}
 
     def make(self, family: type[LanguageModel], config: Any) -> LanguageModel:
+        if family.bounded:
+            check_context(self._encoded, config.context)  # before a model of that size is made
         return build_model(family, self.tokenizer.size, config)
 
     def encoded(self) -> Encoded:
