@@ -9,12 +9,16 @@ ENGINE = "the drawing engine"
 READ = "import sys; given = sys.stdin.buffer.read().decode()\n"
 TO_PNG = "import vl_convert; sys.stdout.buffer.write(vl_convert.svg_to_png(given, scale=2))"
 TO_SVG = "import vl_convert; sys.stdout.buffer.write(vl_convert.vegalite_to_svg(given).encode())"
-TO_HTML = (
-    "import altair\n"
-    "chart = altair.Chart.from_json(given, validate=False)\n"
-    "page = chart.to_html(inline=True, fullhtml=False, embed_options={'actions': False})\n"
-    "sys.stdout.buffer.write(page.encode())"
+TO_HTML = """
+import altair, json
+from altair.utils.html import spec_to_html
+page = spec_to_html(
+    json.loads(given), mode="vega-lite", template="inline", fullhtml=False, embed_options={"actions": False},
+    vega_version=altair.VEGA_VERSION, vegalite_version=altair.VEGALITE_VERSION,
+    vegaembed_version=altair.VEGAEMBED_VERSION,
 )
+sys.stdout.buffer.write(page.encode())
+"""
 
 
 def svg_to_png(svg: str) -> bytes:
