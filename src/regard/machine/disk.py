@@ -25,7 +25,7 @@ def lock_folder(folder: Path) -> Iterator[bool]:
     """Hold the lock of an output folder. The value says whether this process made the folder."""
     created = make_folder(folder)
     try:
-        with lock_file(folder / LOCK, folder):
+        with lock_file(folder / LOCK, folder, "into this folder"):
             yield created
     except (OSError, SafetensorError) as error:
         if not folder.is_dir():
@@ -36,13 +36,15 @@ def lock_folder(folder: Path) -> Iterator[bool]:
 
 
 @contextmanager
-def lock_file(path: Path, name: Path) -> Iterator[None]:
+def lock_file(path: Path, name: Path, place: str = "it") -> Iterator[None]:
     """Hold a lock for what `name` names. The operating system releases it when the process dies."""
     lock = FileLock(path)
     try:
         lock.acquire(timeout=0)
     except Timeout:
-        raise Busy(f"{name}: another process is writing there; wait for it or choose another `out`") from None
+        raise Busy(
+            f"{name}: another process is writing {place}; wait for it or choose another name"
+        ) from None
     try:
         yield
     finally:
