@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch import nn
@@ -13,15 +13,16 @@ from torch.nn.modules.module import (
 
 from regard.errors import UserError
 from regard.machine.memory import check_memory
-from regard.models.contract import LanguageModel
+from regard.models.model import Model
 from regard.ranges import check_sizes
 
+M = TypeVar("M", bound=Model)
 MOST_TENSORS = 10_000  # tensors of a model; a Transformer has 16 in each layer
 TOO_LARGE = ("overflow", "Overflow", "too large", "exceeds")  # of torch, for products of sizes
 UNUSUAL = 2**32  # the largest number of a config, squared, times the second; GPT-2 XL stays below
 
 
-def build_model(family: type[LanguageModel], vocabulary_size: int, config: Any, *sizes: int) -> LanguageModel:
+def build_model(family: type[M], vocabulary_size: int, config: Any, *sizes: int) -> M:
     """Make the model, or raise a UserError with the memory that its weights need."""
     check_sizes(config)
     name = f"this {family.family}"

@@ -259,17 +259,17 @@ def _measured(name: str, seed: int, trained: Trained, test: tuple[str, ...]) -> 
     assert folder is not None
     began = time.perf_counter()
     text = run.tokenizer.encode_texts([source.text for source in read(test)])
-    to_best_device(run.model)
-    nll_N = token_losses(run.model, text)
+    to_best_device(run.language_model)
+    nll_N = token_losses(run.language_model, text)
     result = Result(
         name=name,
-        family=run.model.family,
+        family=run.language_model.family,
         seed=seed,
         folder=str(folder),
-        parameters=run.model.parameter_count(),
+        parameters=run.language_model.parameter_count(),
         seconds=trained.seconds,
         training_tokens_per_second=trained.tokens / trained.seconds,
-        measure=summarise(run.model, run.tokenizer, text, nll_N, began),
+        measure=summarise(run.language_model, run.tokenizer, text, nll_N, began),
         curve=_curve(folder),
     )
     return result, Column(name, run.tokenizer, text, nll_N)

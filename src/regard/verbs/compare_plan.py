@@ -11,7 +11,7 @@ from typing import get_args
 from regard.errors import UserError
 from regard.machine.disk import BEGUN, file_hash, remove_begun, write_atomically
 from regard.models import families_that_read, known_family
-from regard.models.contract import LanguageModel
+from regard.models.model import Model
 from regard.text.builtin import built_in_text
 from regard.text.documents import Document
 from regard.text.files import Source, hold_out_files, read
@@ -19,7 +19,7 @@ from regard.tokens.choose import Kind
 from regard.verbs.arguments import Files
 
 TEXTS = "text"  # the folder of the texts
-Family = type[LanguageModel]
+Family = type[Model]
 Families = Mapping[str, Family]  # the class of each family, by its name in the table
 
 
@@ -68,7 +68,7 @@ class Plan:
         for name, family in classes.items():
             if family.reads != "text":
                 there = ", ".join(families_that_read("text"))
-                raise UserError(f"{self.of(name)[0]} translates; compare is for: {there}")
+                raise UserError(f"{self.of(name)[0]} reads {family.reads}, not text; compare is for: {there}")
         return classes
 
     def in_minutes(self, family: Family) -> bool:

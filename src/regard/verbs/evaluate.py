@@ -88,16 +88,16 @@ def evaluate(
         edit: Change the model: a JSON file of edits, or the JSON itself.
     """
     opened = edited(run, edit)
-    if opened.model.given is not None or source or target or pairs:
+    if opened.language_model.given is not None or source or target or pairs:
         of_text = {"text": text, "mix": mix, "cache": cache, "cache_size": cache_size}
         _refuse({**of_text, "stride": stride, "valid": valid}, TRANSLATORS)
         given = parallel.read_pairs(source, target, pairs)
         return _evaluate_pairs(require_translator(opened), given, beam or 5, against)
     _refuse({"against": against, "beam": beam}, "is for translators; regard compare ranks language models")
-    to_best_device(opened.model)
+    to_best_device(opened.language_model)
     opened = _changed(opened, cache, cache_size, mix, valid)
     sources = read(text) or require_plain_text(opened).own_text()
-    return measure(opened.model, opened.tokenizer, [source.text for source in sources], stride)
+    return measure(opened.language_model, opened.tokenizer, [source.text for source in sources], stride)
 
 
 TRANSLATORS = "is for language models; a translator is measured on `source` and `target`, or `pairs`"
@@ -127,12 +127,12 @@ def _changed(run: Run, cache: bool, size: int | None, other: OtherRun, valid: Fi
 
 
 def _evaluate_pairs(run: Run, pairs: Parallel | None, beam: int, against: OtherRun) -> TranslationMeasure:
-    to_best_device(run.model)
+    to_best_device(run.language_model)
     encoded, pairs = run.encode_pairs(pairs or run.held_out_pairs())
     began = time.perf_counter()
-    texts = translate_lines(run.model, *run.both_tokenizers(), pairs.sources, beam)
+    texts = translate_lines(run.language_model, *run.both_tokenizers(), pairs.sources, beam)
     seconds = time.perf_counter() - began
-    loss = float(token_losses(run.model, encoded).mean())
+    loss = float(token_losses(run.language_model, encoded).mean())
     qualities = {"bleu": bleu(texts, pairs.targets), "chrf": chrf(texts, pairs.targets)}
     return TranslationMeasure(
         **{name: quality.score for name, quality in qualities.items()},
@@ -155,7 +155,8 @@ def _against(run: Run, other: Run, pairs: Parallel, beam: int) -> dict[str, Diff
             f"{len(pairs)} sentences are too few to compare two translators: give {FEWEST} or more"
         )
     texts = [
-        translate_lines(each.model, *each.both_tokenizers(), pairs.sources, beam) for each in (run, other)
+        translate_lines(each.language_model, *each.both_tokenizers(), pairs.sources, beam)
+        for each in (run, other)
     ]
     return paired_bootstrap(texts[0], texts[1], pairs.targets)
 
