@@ -122,13 +122,15 @@ def write_json(data: dict[str, Any], path: Path) -> None:
 
 
 def write_tensors(tensors: Mapping[str, torch.Tensor], path: Path) -> None:
+    """Write tensors and wait until they are on the disk."""
     try:
-        with written_beside(path) as beside:
-            save_file({name: tensor.contiguous() for name, tensor in tensors.items()}, beside)
+        save_file({name: tensor.contiguous() for name, tensor in tensors.items()}, path)
     except SafetensorError as error:
+        name = path.name.removeprefix(BEGUN).partition(".safetensors")[0] + ".safetensors"
         raise MachineError(
-            f"{path.name} could not be written ({error}): free some room or write elsewhere with `out`"
+            f"{name} could not be written ({error}): free some room or write elsewhere with `out`"
         ) from None
+    flush(path)
 
 
 def file_hash(path: Path) -> str:

@@ -22,7 +22,7 @@ from torch import Tensor
 
 from regard.boundary import parse_json
 from regard.errors import UserError, notify
-from regard.machine.disk import BEGUN, file_hash, flush, write_atomically, write_tensors
+from regard.machine.disk import BEGUN, file_hash, flush, write_tensors
 from regard.models.contract import LanguageModel, State
 from regard.models.model import Model, as_kind
 from regard.training.task import Progress
@@ -89,9 +89,10 @@ def save_checkpoint(out: Path, step: int, tensors: dict[str, Tensor], progress: 
     temporary.mkdir(exist_ok=True)
     try:
         write_tensors(tensors, temporary / TENSORS)
-        write_atomically(
-            temporary / PROGRESS, json.dumps({**progress, HASH: file_hash(temporary / TENSORS)}).encode()
-        )
+        record = {**progress, HASH: file_hash(temporary / TENSORS)}
+        (temporary / PROGRESS).write_bytes(json.dumps(record).encode())
+        flush(temporary / PROGRESS)
+        flush(temporary)
         os.rename(temporary, folder)
         flush(out)  # before an older checkpoint goes
     except BaseException:

@@ -15,7 +15,15 @@ from safetensors.torch import load_file
 
 from regard.boundary import build, check_depth, parse_json, quote_fields
 from regard.errors import UserError
-from regard.machine.disk import file_hash, is_begun, make_folder, write_atomically, write_json, write_tensors
+from regard.machine.disk import (
+    file_hash,
+    is_begun,
+    make_folder,
+    write_atomically,
+    write_json,
+    write_tensors,
+    written_beside,
+)
 from regard.models import FAMILIES, known_family
 from regard.models.building import build_model
 from regard.models.model import Model
@@ -148,7 +156,8 @@ def _open(folder: Path, config: RunConfig, family: type[Model]) -> tuple[Model, 
 
 def write_run(run: Run, folder: Path, **outcome: Any) -> Run:
     """Make a folder a run. config.json, which has the hashes of the other files, comes last."""
-    write_tensors(run.model.tensors(), folder / MODEL)
+    with written_beside(folder / MODEL) as beside:
+        write_tensors(run.model.tensors(), beside)
     tokenizers = {TOKENIZER: run.tokenizer} | ({} if run.source is None else {SOURCE_TOKENIZER: run.source})
     for name, tokenizer in tokenizers.items():
         write_atomically(folder / name, json.dumps(tokenizer.to_json(), ensure_ascii=False).encode())
