@@ -10,6 +10,7 @@ from regard.models.attentive import Attentive
 from regard.models.backpack import Backpack
 from regard.models.contract import LanguageModel
 from regard.models.dan import Dan
+from regard.models.embedding import Embedding
 from regard.models.ngram import Ngram
 from regard.models.recurrent import Gru, Lstm, Rnn
 from regard.models.recurrent_translator import RecurrentTranslator
@@ -140,6 +141,7 @@ SMALL_LSTM = trained(Lstm, layers=1, width=5)
 SMALL_TRANSFORMER = trained(Transformer, layers=1, width=6, heads=1, context=41)
 SMALL_TRANSLATOR = trained(TransformerTranslator, layers=1, width=6, heads=1, context=41)
 ROWS: dict[str, Callable[[], RowModel]] = {
+    "embedding": rows(Embedding, width=5),
     "toy-rows": rows(ToyRows),
     "toy-positions": rows(ToyRows, answers="positions"),
 }

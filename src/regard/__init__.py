@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from regard.verbs.trace import trace
     from regard.verbs.train import train
     from regard.verbs.translate import translate
+    from regard.verbs.words import words
 
 __version__ = "0.2.0"
 
@@ -58,6 +59,7 @@ _VERBS = (
     "trace",
     "train",
     "translate",
+    "words",
 )
 _OTHERS = {
     "MachineError": "regard.errors",
@@ -100,6 +102,7 @@ __all__ = [
     "trace",
     "train",
     "translate",
+    "words",
 ]
 
 

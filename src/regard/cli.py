@@ -25,6 +25,7 @@ VERBS = {
     "trace": "show which parts of a model make a prediction",
     "doubt": "test what attention explains in a prediction",
     "heads": "show what each attention head does",
+    "words": "ask word vectors: nearest words, analogies, similarity",
     "senses": "read and edit the sense vectors of a Backpack",
     "forget": "measure how far back models remember",
     "lesson": "run the lectures' worked examples, step by step",

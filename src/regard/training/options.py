@@ -25,7 +25,11 @@ PATHS = (
     "valid_target",
     "vocabulary",
 )
+<<<<<<< HEAD
 MOST_ACCUMULATED = 1 << 16  # batches of one step, which are read before it begins
+=======
+LENGTHS = ("steps", "minutes", "epochs")  # the options of the length of a training
+>>>>>>> main
 SEVERAL = ("text", "valid", "test")  # the options that may be several paths
 
 
@@ -62,6 +66,16 @@ class TextOptions(OutputOptions):
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
+class WordsOptions(TextOptions):
+    """The data options of word embeddings."""
+
+    unused = dict.fromkeys(
+        ("optimiser", "clip", "weight_decay", "beta2", "label_smoothing", "accumulate", "precision"),
+        "a step moves only the vectors of its words, by plain gradient descent; give `learning_rate`",
+    )
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class PairOptions(OutputOptions):
     """The data options of families that read sentence pairs."""
 
@@ -95,9 +109,11 @@ class TrainingOptions:
     """The options of the training loop."""
 
     steps: int | None = None
-    """Number of training steps (1000, unless minutes are given)."""
+    """Number of training steps (1000, unless minutes or epochs are given)."""
     minutes: float | None = None
     """Minutes of training, instead of steps."""
+    epochs: float | None = None
+    """Number of times that the training text is read, instead of steps."""
     batch: int = 16
     """Number of rows in a batch."""
     segment: int = 64
@@ -118,7 +134,7 @@ class TrainingOptions:
     """Weight decay of matrices."""
     beta2: float = 0.99
     """Decay rate of AdamW's average of squared gradients."""
-    clip: float = 1.0
+    clip: float | None = 1.0
     """Largest norm of the gradient. Larger gradients are scaled down."""
     accumulate: int = 1
     """Number of batches whose gradients are added for a step."""
@@ -144,6 +160,7 @@ class TrainingOptions:
         positive = (
             "steps",
             "minutes",
+            "epochs",
             "batch",
             "segment",
             "learning_rate",
@@ -156,12 +173,17 @@ class TrainingOptions:
             value = getattr(self, name)
             if value is not None and not 0 < value < math.inf:
                 raise UserError(f"`{name}` must be above 0")
+<<<<<<< HEAD
         if self.accumulate > MOST_ACCUMULATED:
             raise UserError(
                 f"`accumulate` must be at most {MOST_ACCUMULATED}: a step holds all these batches"
             )
         if self.steps is not None and self.minutes is not None:
             raise UserError("give `steps` or `minutes`, not both")
+=======
+        if sum(getattr(self, name) is not None for name in LENGTHS) > 1:
+            raise UserError("give one of `steps`, `minutes` and `epochs`, not both")
+>>>>>>> main
         if not (0 <= self.warmup < 1 and 0 <= self.floor <= 1):
             raise UserError("`warmup` must be 0 or more and below 1, and `floor` must lie between 0 and 1")
         if not 0 <= self.label_smoothing < 1:
@@ -177,7 +199,11 @@ class TrainingOptions:
             )
 
 
-DATA_OPTIONS: dict[str, type[OutputOptions]] = {"text": TextOptions, "pairs": PairOptions}
+DATA_OPTIONS: dict[str, type[OutputOptions]] = {
+    "text": TextOptions,
+    "words": WordsOptions,
+    "pairs": PairOptions,
+}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -215,6 +241,8 @@ def read_options(family: type[Model], given: Mapping[str, Any]) -> Options:
     if values.get("size") == "medium":
         values = {**family.medium, **values}
     refuse_unused(family, values)
+    if not values.keys().isdisjoint(LENGTHS):  # a given length replaces the family's own
+        values = {**dict.fromkeys(family.training_defaults.keys() & {*LENGTHS}), **values}
     kinds = option_classes(family)
     names = [option_names(kind) for kind in kinds]
     unknown = sorted(set(values) - set().union(*names))

@@ -19,6 +19,7 @@ from regard.text import parallel
 from regard.text.files import read
 from regard.text.parallel import Parallel
 from regard.verbs.arguments import Edits, File, Files, OtherRun, RunLike
+from regard.verbs.evaluate_words import EmbeddingMeasure, evaluate_words
 from regard.verbs.parsing import parse
 from regard.verbs.printing import print_json, print_lines, show
 
@@ -64,9 +65,12 @@ def evaluate(
     pairs: File = None,
     beam: int | None = None,
     against: OtherRun = None,
+    similarity: File = None,
     edit: Edits = None,
-) -> Measure | TranslationMeasure:
+) -> Measure | TranslationMeasure | EmbeddingMeasure:
     """Measure loss, perplexity and bits per byte of a run; BLEU, chrF and perplexity of a translator.
+
+    Word embeddings have a loss, and a correlation with a word list.
 
     docs/measuring.md defines the figures.
 
@@ -85,9 +89,16 @@ def evaluate(
         pairs: Both in one file instead: source TAB target.
         beam: The number of hypotheses of the beam search (5).
         against: Another translator, which is compared on the same sentences by the paired bootstrap.
+        similarity: A list of word pairs with scores, for word embeddings: Spearman's correlation.
         edit: Change the model: a JSON file of edits, or the JSON itself.
     """
     opened = edited(run, edit)
+    if opened.model.reads == "words":
+        of_others = {"mix": mix, "cache": cache, "source": source, "target": target, "pairs": pairs}
+        _refuse({**of_others, "against": against, "stride": stride, "valid": valid}, WORDS)
+        records = opened.config.texts.test or opened.config.texts.valid
+        return evaluate_words(opened, read(text) or list(map(opened.read_again, records)), similarity)
+    _refuse({"similarity": similarity}, "is for word embeddings; regard words asks the vectors of any run")
     if opened.language_model.given is not None or source or target or pairs:
         of_text = {"text": text, "mix": mix, "cache": cache, "cache_size": cache_size}
         _refuse({**of_text, "stride": stride, "valid": valid}, TRANSLATORS)
@@ -100,6 +111,7 @@ def evaluate(
     return measure(opened.language_model, opened.tokenizer, [source.text for source in sources], stride)
 
 
+WORDS = "is for other models; word embeddings are measured on `text` and `similarity`"
 TRANSLATORS = "is for language models; a translator is measured on `source` and `target`, or `pairs`"
 
 
@@ -167,6 +179,9 @@ def main(arguments: list[str]) -> None:
     if isinstance(result, TranslationMeasure):
         _print_translation(result, call.values["against"], call.json)
         return
+    if isinstance(result, EmbeddingMeasure):
+        _print_embedding(result, call.json)
+        return
     figures = result.to_json()
     if call.json:
         print_json(figures)
@@ -174,6 +189,14 @@ def main(arguments: list[str]) -> None:
     print_lines({name: value for name, value in figures.items() if name != "zero_tokens" or value})
     if result.unknown_tokens:
         print(f"\n{result.not_comparable()}")
+
+
+def _print_embedding(result: EmbeddingMeasure, json: bool) -> None:
+    if json:
+        print_json(result.to_json())
+        return
+    figures = {name: value for name, value in result.to_json().items() if value is not None}
+    print_lines({**figures, **figures.pop("similarity", {})})
 
 
 def _print_translation(result: TranslationMeasure, other: str | None, json: bool) -> None:

@@ -32,7 +32,7 @@ class PlainText(TextTask[LanguageModel]):
     """Training, validation and test text."""
 
     def __init__(self, options: Options):
-        self.train, self.valid, self.test = _texts(options.data)
+        self.train, self.valid, self.test = read_texts(options.data)
         share = f"the last {options.data.hold:.0%} of the text"
         self.notes = (
             [f"{share} is held out for validation; `hold` 0 holds nothing out"]
@@ -131,7 +131,7 @@ def first_tokens(tokenizer: Tokenizer, sources: list[Source], tokens: int) -> En
     return tokenizer.encode_texts(texts).first(tokens)
 
 
-def _texts(options: TextOptions) -> tuple[list[Source], list[Source], list[Source]]:
+def read_texts(options: TextOptions) -> tuple[list[Source], list[Source], list[Source]]:
     """Read the training, validation and test texts.
 
     Without the last two, the end of the training text is held out for validation.
