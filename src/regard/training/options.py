@@ -25,11 +25,8 @@ PATHS = (
     "valid_target",
     "vocabulary",
 )
-<<<<<<< HEAD
 MOST_ACCUMULATED = 1 << 16  # batches of one step, which are read before it begins
-=======
 LENGTHS = ("steps", "minutes", "epochs")  # the options of the length of a training
->>>>>>> main
 SEVERAL = ("text", "valid", "test")  # the options that may be several paths
 
 
@@ -173,17 +170,11 @@ class TrainingOptions:
             value = getattr(self, name)
             if value is not None and not 0 < value < math.inf:
                 raise UserError(f"`{name}` must be above 0")
-<<<<<<< HEAD
         if self.accumulate > MOST_ACCUMULATED:
-            raise UserError(
-                f"`accumulate` must be at most {MOST_ACCUMULATED}: a step holds all these batches"
-            )
-        if self.steps is not None and self.minutes is not None:
-            raise UserError("give `steps` or `minutes`, not both")
-=======
+            most = f"`accumulate` must be at most {MOST_ACCUMULATED}"
+            raise UserError(f"{most}: a step holds all these batches")
         if sum(getattr(self, name) is not None for name in LENGTHS) > 1:
             raise UserError("give one of `steps`, `minutes` and `epochs`, not both")
->>>>>>> main
         if not (0 <= self.warmup < 1 and 0 <= self.floor <= 1):
             raise UserError("`warmup` must be 0 or more and below 1, and `floor` must lie between 0 and 1")
         if not 0 <= self.label_smoothing < 1:
