@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from regard.verbs.forget import forget
     from regard.verbs.generate import generate
     from regard.verbs.heads import heads
+    from regard.verbs.lab import lab
     from regard.verbs.lesson import lesson
     from regard.verbs.list import list
     from regard.verbs.look import look
@@ -50,6 +51,7 @@ _VERBS = (
     "forget",
     "generate",
     "heads",
+    "lab",
     "lesson",
     "list",
     "look",
@@ -90,6 +92,7 @@ __all__ = [
     "forget",
     "generate",
     "heads",
+    "lab",
     "lesson",
     "list",
     "load",

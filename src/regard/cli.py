@@ -22,6 +22,7 @@ VERBS = {
     "translate": "translate sentences",
     "align": "link the words of sentence pairs, or measure such links",
     "look": "show what a run predicts and attends to in a text",
+    "lab": "open a page that shows what models attend to, and changes it",
     "trace": "show which parts of a model make a prediction",
     "doubt": "test what attention explains in a prediction",
     "heads": "show what each attention head does",

@@ -8,11 +8,12 @@ from regard.inside.doubt import Doubt, check_epsilon, doubt_prediction, picture
 from regard.inside.edit_model import edited
 from regard.inside.observe import Reading, plain_reading
 from regard.inside.sheet import Heading, Part, Picture, Prose, Table, check_sheet, text_table, write_sheet
+from regard.inside.source_reading import translation_reading
 from regard.inside.subject import make_subject
 from regard.runs.formats import as_run
 from regard.runs.run import Run
 from regard.verbs.arguments import Edits, Out, RunLike
-from regard.verbs.look import Target, translation_reading
+from regard.verbs.look import Target
 from regard.verbs.parsing import parse
 from regard.verbs.printing import print_json, tell
 

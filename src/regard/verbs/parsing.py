@@ -11,7 +11,6 @@ from typing import Annotated, Any
 
 from regard.errors import UserError
 from regard.ranges import check_size
-from regard.runs.formats import is_from_outside, load
 from regard.verbs.help import print_help, summary
 from regard.verbs.options import Option, verb_options
 
@@ -47,6 +46,9 @@ def parse(verb: Callable[..., Any], arguments: list[str], name: str | None = Non
 
 def _with_family(call: Call, runs: list[Option]) -> Call:
     """The call with its runs opened, if `--family` names the class of their family."""
+    # imported here: the lab reads its command line, and shows its page, before torch is imported
+    from regard.runs.formats import is_from_outside, load
+
     values = dict(call.values)
     family = values.pop("family")
     for option in runs if family is not None else []:
