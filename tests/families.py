@@ -11,6 +11,7 @@ from regard.models.backpack import Backpack
 from regard.models.classifier import Classifier
 from regard.models.contract import LanguageModel
 from regard.models.dan import Dan
+from regard.models.embedding import Embedding
 from regard.models.ngram import Ngram
 from regard.models.recurrent import Gru, Lstm, Rnn
 from regard.models.recurrent_translator import RecurrentTranslator
@@ -149,6 +150,7 @@ SMALL_LSTM = trained(Lstm, layers=1, width=5)
 SMALL_TRANSFORMER = trained(Transformer, layers=1, width=6, heads=1, context=41)
 SMALL_TRANSLATOR = trained(TransformerTranslator, layers=1, width=6, heads=1, context=41)
 ROWS: dict[str, Callable[[], RowModel]] = {
+    "embedding": rows(Embedding, width=5),
     "toy-rows": rows(ToyRows),
     "classifier-dan": labels(encoder="dan", width=7, pool="mean"),
     "classifier-dan-bigrams": labels(encoder="dan", width=5, layers=0, bigrams=13, pool="mean"),

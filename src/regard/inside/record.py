@@ -113,6 +113,8 @@ class Record(Table):
     right: frozenset[tuple[int, int]] | None = None  # the gold links as (row, column), if they are known
     notes: list[str] = field(default_factory=list)
     labels: list[tuple[str, float]] | None = None  # the likeliest labels of the text, with probabilities
+    # The place of each token among all tokens, the likeliest first: 1, 2, ...; None where surprisal is None.
+    ranks: list[int | None] = field(default_factory=list)
 
     def weights(self) -> dict[str, Map]:
         """The maps that hold weights."""

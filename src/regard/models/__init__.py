@@ -37,6 +37,9 @@ KINDS = {
         "transformer": "regard.models.transformer:Transformer",
         "backpack": "regard.models.backpack:Backpack",
     },
+    "word embeddings": {
+        "embedding": "regard.models.embedding:Embedding",
+    },
     "translators": {
         "recurrent-translator": "regard.models.recurrent_translator:RecurrentTranslator",
         "transformer-translator": "regard.models.transformer_translator:TransformerTranslator",

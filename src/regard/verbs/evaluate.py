@@ -16,8 +16,9 @@ from regard.text.files import read
 from regard.verbs.arguments import Edits, File, Files, OtherRun, RunLike
 from regard.verbs.evaluate_labels import evaluate_labels, print_labels
 from regard.verbs.evaluate_pairs import TranslationMeasure, evaluate_pairs, print_translation
+from regard.verbs.evaluate_words import EmbeddingMeasure, evaluate_words
 from regard.verbs.parsing import parse
-from regard.verbs.printing import print_json, print_lines
+from regard.verbs.printing import print_json, print_lines, show
 
 
 @keep_freed_memory()
@@ -35,12 +36,13 @@ def evaluate(
     pairs: File = None,
     beam: int | None = None,
     against: OtherRun = None,
+    similarity: File = None,
     labelled: Files = (),
     columns: str | None = None,
     edit: Edits = None,
-) -> Measure | TranslationMeasure | LabelMeasure:
+) -> Measure | TranslationMeasure | EmbeddingMeasure | LabelMeasure:
     """Measure loss, perplexity and bits per byte of a run; BLEU and chrF of a translator; accuracy and
-    macro-F1 of a classifier.
+    macro-F1 of a classifier; the loss of word embeddings, and their correlation with a word list.
 
     docs/measuring.md defines the figures.
 
@@ -59,6 +61,7 @@ def evaluate(
         pairs: Both in one file instead: source TAB target.
         beam: The number of hypotheses of the beam search (5).
         against: Another translator, which is compared on the same sentences by the paired bootstrap.
+        similarity: A list of word pairs with scores, for word embeddings: Spearman's correlation.
         labelled: Labelled texts for a classifier. Without them, its own test or validation texts.
         columns: The columns of label and text in `labelled`, as LABEL,TEXT.
         edit: Change the model: a JSON file of edits, or the JSON itself.
@@ -67,7 +70,7 @@ def evaluate(
     given: dict[str, Any] = {
         "text": text, "stride": stride, "cache": cache, "cache_size": cache_size, "mix": mix, "valid": valid,
         "source": source, "target": target, "pairs": pairs, "beam": beam, "against": against,
-        "labelled": labelled, "columns": columns,
+        "similarity": similarity, "labelled": labelled, "columns": columns,
     }  # fmt: skip
     kind = KINDS[opened.model.reads]
     for name, value in given.items():
@@ -93,6 +96,11 @@ def _of_text(
     return measure(changed.language_model, changed.tokenizer, [source.text for source in sources], stride)
 
 
+def _of_words(run: Run, *, text: Files, similarity: File) -> EmbeddingMeasure:
+    records = run.config.texts.test or run.config.texts.valid
+    return evaluate_words(run, read(text) or list(map(run.read_again, records)), similarity)
+
+
 def _changed(run: Run, cache: bool, size: int | None, other: OtherRun, valid: Files) -> Run:
     """Return the run with a cache, or mixed with another run."""
     if size is not None and not cache:
@@ -116,7 +124,7 @@ class Kind:
 
     models: str  # in the plural, for messages
     how: str  # what they are measured on, for messages
-    measure: Callable[..., Measure | TranslationMeasure | LabelMeasure]
+    measure: Callable[..., Measure | TranslationMeasure | EmbeddingMeasure | LabelMeasure]
     options: tuple[str, ...]
 
 
@@ -132,6 +140,12 @@ KINDS: dict[Reads, Kind] = {
         "a translator is measured on `source` and `target`, or `pairs`",
         evaluate_pairs,
         ("source", "target", "pairs", "beam", "against"),
+    ),
+    "words": Kind(
+        "word embeddings",
+        "word embeddings are measured on `text` and `similarity`",
+        _of_words,
+        ("text", "similarity"),
     ),
     "labels": Kind(
         "classifiers",
@@ -153,8 +167,11 @@ def main(arguments: list[str]) -> None:
             print_translation(result, call.values["against"])
         case LabelMeasure():
             print_labels(result)
+        case EmbeddingMeasure():
+            given = {name: value for name, value in result.to_json().items() if value is not None}
+            print_lines({**given, **given.pop("similarity", {})})
         case _:
             figures = result.to_json()
             print_lines({name: value for name, value in figures.items() if name != "zero_tokens" or value})
             if result.unknown_tokens:
-                print(f"\n{result.not_comparable()}")
+                show(f"\n{result.not_comparable()}")

@@ -15,7 +15,7 @@ from regard.tables import Table, TableRows
 from regard.text import parallel
 from regard.text.parallel import Parallel
 from regard.verbs.arguments import File, OtherRun
-from regard.verbs.printing import print_lines
+from regard.verbs.printing import print_lines, show
 
 FEWEST = 10  # a comparison of two translators needs at least this many sentences
 
@@ -88,7 +88,7 @@ def print_translation(result: TranslationMeasure, other: str | None) -> None:
     figures = replace(result, against={}).to_json()
     print_lines({name: value for name, value in figures.items() if name != "signatures"})
     for name, signature in result.signatures.items():
-        print(f"{name}: {signature}")
+        show(f"{name}: {signature}")
     for name, difference in result.against.items():
         ahead = f"{difference.difference:+.2f} (p = {difference.p_value:.3f}, paired bootstrap)"
-        print(f"{name} of {other}: {difference.other:.2f}, {ahead}")
+        show(f"{name} of {other}: {difference.other:.2f}, {ahead}")
