@@ -24,9 +24,11 @@ if TYPE_CHECKING:
     from regard.verbs.draw import draw
     from regard.verbs.evaluate import evaluate
     from regard.verbs.export import export
+    from regard.verbs.film import film
     from regard.verbs.forget import forget
     from regard.verbs.generate import generate
     from regard.verbs.heads import heads
+    from regard.verbs.lab import lab
     from regard.verbs.lesson import lesson
     from regard.verbs.list import list
     from regard.verbs.look import look
@@ -47,9 +49,11 @@ _VERBS = (
     "draw",
     "evaluate",
     "export",
+    "film",
     "forget",
     "generate",
     "heads",
+    "lab",
     "lesson",
     "list",
     "look",
@@ -87,9 +91,11 @@ __all__ = [
     "edited",
     "evaluate",
     "export",
+    "film",
     "forget",
     "generate",
     "heads",
+    "lab",
     "lesson",
     "list",
     "load",

@@ -10,7 +10,7 @@ from regard.boundary import build
 from regard.errors import UserError
 from regard.models import FAMILIES, family_class
 from regard.models.model import Model
-from regard.ranges import check_at_least
+from regard.ranges import check_at_least, check_sizes
 from regard.tokens.choose import TokenOptions
 
 # The options that are paths of files.
@@ -25,6 +25,7 @@ PATHS = (
     "valid_target",
     "vocabulary",
 )
+MOST_ACCUMULATED = 1 << 16  # batches of one step, which are read before it begins
 LENGTHS = ("steps", "minutes", "epochs")  # the options of the length of a training
 SEVERAL = ("text", "valid", "test")  # the options that may be several paths
 
@@ -145,6 +146,8 @@ class TrainingOptions:
     """Number of steps between validations. Each validation is followed by a checkpoint."""
     patience: int = 0
     """Stop after this many validations without an improvement; 0: never stop early."""
+    film: bool = False
+    """Keep the weights of every validation in the run folder, for `regard film` (families with attention)."""
     tensorboard: bool = False
     """Also write the metrics for TensorBoard into the run folder (needs regard[tensorboard])."""
     size: Literal["small", "medium"] = "small"
@@ -169,6 +172,9 @@ class TrainingOptions:
             value = getattr(self, name)
             if value is not None and not 0 < value < math.inf:
                 raise UserError(f"`{name}` must be above 0")
+        if self.accumulate > MOST_ACCUMULATED:
+            most = f"`accumulate` must be at most {MOST_ACCUMULATED}"
+            raise UserError(f"{most}: a step holds all these batches")
         if sum(getattr(self, name) is not None for name in LENGTHS) > 1:
             raise UserError("give one of `steps`, `minutes` and `epochs`, not both")
         if not (0 <= self.warmup < 1 and 0 <= self.floor <= 1):
@@ -238,6 +244,7 @@ def read_options(family: type[Model], given: Mapping[str, Any]) -> Options:
     built: list[Any] = []
     for kind, own in zip(kinds, names, strict=True):
         built.append(build(kind, {name: value for name, value in values.items() if name in own}))
+        check_sizes(built[-1])
     data, tokens, model, *training = built
     return Options(family, data, tokens, model, training[0] if training else None)
 

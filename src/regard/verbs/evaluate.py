@@ -21,7 +21,7 @@ from regard.text.parallel import Parallel
 from regard.verbs.arguments import Edits, File, Files, OtherRun, RunLike
 from regard.verbs.evaluate_words import EmbeddingMeasure, evaluate_words
 from regard.verbs.parsing import parse
-from regard.verbs.printing import print_json, print_lines
+from regard.verbs.printing import print_json, print_lines, show
 
 FEWEST = 10  # a comparison of two translators needs at least this many sentences
 
@@ -206,7 +206,7 @@ def _print_translation(result: TranslationMeasure, other: str | None, json: bool
     figures = replace(result, against={}).to_json()
     print_lines({name: value for name, value in figures.items() if name != "signatures"})
     for name, signature in result.signatures.items():
-        print(f"{name}: {signature}")
+        show(f"{name}: {signature}")
     for name, difference in result.against.items():
         ahead = f"{difference.difference:+.2f} (p = {difference.p_value:.3f}, paired bootstrap)"
-        print(f"{name} of {other}: {difference.other:.2f}, {ahead}")
+        show(f"{name} of {other}: {difference.other:.2f}, {ahead}")

@@ -13,8 +13,8 @@ from regard.inside.observe import Reading, Wanted, observe, plain_reading
 from regard.inside.output import Form, check_ending, write_record
 from regard.inside.page import frame, page
 from regard.inside.record import Record
+from regard.inside.source_reading import translation_reading
 from regard.probabilities.links import check_links, parse_line
-from regard.probabilities.translation import translate
 from regard.runs.formats import as_run
 from regard.runs.run import Run
 from regard.tables import Table, TableRows
@@ -139,37 +139,6 @@ def _reading(run: Run, text: str, target: Target, gold: str | None, words: bool)
     if gold is not None and not words and run.tokenizer.kind != "word":
         raise UserError("`gold` counts words: put the tokens together with `words`")
     return translation_reading(run, text, target)
-
-
-def translation_reading(run: Run, text: str, target: Target) -> Reading:
-    """Return the reading of a source sentence and a translation, end included."""
-    import torch
-
-    source, tokenizer = run.both_tokenizers()
-    if not text.strip():
-        raise UserError("there is nothing to look at: give some text")
-    if target is None:
-        ((best, *_),) = translate(run.language_model, source, tokenizer, [text], attention=False)
-        target = best.ids
-    ids = [*tokenizer.prompt(target), tokenizer.end] if isinstance(target, str) else list(target)
-    given = [*source.prompt(text), source.end]
-    assert run.language_model.given is not None
-    for name, length, limit in (
-        ("text", len(given), run.language_model.given.longest),
-        ("target", len(ids), run.language_model.context),
-    ):
-        if limit is not None and length > limit:
-            counted = f"{length} tokens, the end counted"
-            raise UserError(f"the {name} has {counted}, and the model reads {limit}: shorten it")
-    unknown = sum(token == source.unknown for token in given)
-    outside = f"{unknown} of the source's tokens are not in its vocabulary and were read as <unk>"
-    notes = (outside,) if unknown else ()
-    ids = [tokenizer.start, *ids]
-    names = tuple(source.name(token) for token in given)
-    read = [tokenizer.name(token) for token in ids]
-    return Reading(
-        ids, read, torch.tensor([given], device=run.language_model.device), names, ended=True, notes=notes
-    )
 
 
 def _record(run: Run, reading: Reading, wanted: Wanted, words: bool) -> Record:

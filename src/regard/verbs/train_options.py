@@ -5,6 +5,7 @@ import time
 from typing import Any
 
 from regard.errors import UserError
+from regard.machine import streams
 from regard.models import family_class, family_names
 from regard.models.model import Model
 from regard.training.options import families_with_option, option_classes, refuse_unused, unused_options
@@ -144,9 +145,7 @@ def live_line(quiet: bool) -> Listener:
             return
         last[0] = time.monotonic()
         line = report_line(report)
-        print(
-            f"\r{line}\x1b[K" if terminal else line, end="" if terminal else "\n", file=sys.stderr, flush=True
-        )
+        streams.tell(f"\r{line}\x1b[K" if terminal else line, end="" if terminal else "\n")
 
     return show
 
