@@ -8,7 +8,7 @@ PACKAGE = ROOT / "src" / "regard"
 ORDER = [
     "errors", "machine", "ranges", "boundary", "tables", "text", "tokens", "parts", "models", "probabilities",
     "testing", "training", "runs", "inside", "lessons", "serving", "page",
-    "verbs", "cli",
+    "verbs", "endings", "cli",
 ]  # fmt: skip
 
 

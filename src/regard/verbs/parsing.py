@@ -10,6 +10,7 @@ from difflib import get_close_matches
 from typing import Annotated, Any
 
 from regard.errors import UserError
+from regard.ranges import check_size
 from regard.verbs.help import print_help, summary
 from regard.verbs.options import Option, verb_options
 
@@ -76,6 +77,10 @@ def parse_options(
         if option.commas:
             values[option.name] = _split_at_commas(values[option.name])
     json = values.pop("json")
+    for name, value in values.items():
+        for number in value if isinstance(value, tuple) else (value,):
+            if name != "seed":
+                check_size(name, number)
     return Call(values, json, frozenset(option_fields(arguments)))
 
 
