@@ -1,4 +1,4 @@
-"""Settings of glibc's malloc. Other C libraries are left as they are.
+"""The memory of the machine, and settings of glibc's malloc. Other C libraries are left as they are.
 
 glibc's defaults are wrong in two cases. While n-grams are counted, glibc keeps freed blocks of up to 32 MB in
 its heap, and tables that stay in use pin these blocks down: counting wikitext-2 at order 5 peaks 70 MB
@@ -7,12 +7,28 @@ their pages again for the next step: up to half of a step's time (docs/benchmark
 """
 
 import ctypes
+import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 TRIM_THRESHOLD, MMAP_THRESHOLD, MMAP_MAX = -1, -3, -4  # numbers of malloc.h
 NEVER, MIB = 2**31 - 1, 2**20
+
+
+def memory_of_machine() -> int:
+    """Return the bytes of memory that this process may use: of the machine, its container or its limits."""
+    if sys.platform == "win32":
+        return sys.maxsize
+    import resource
+
+    limits = [os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")]
+    container = Path("/sys/fs/cgroup/memory.max")
+    if container.is_file() and (text := container.read_text().strip()).isdigit():
+        limits.append(int(text))
+    limits += [resource.getrlimit(kind)[0] for kind in (resource.RLIMIT_AS, resource.RLIMIT_DATA)]
+    return min(limit for limit in limits if limit > 0)
 
 
 def release_freed_memory() -> None:

@@ -24,6 +24,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from regard.models.saved_tensors import check_tensors
 from regard.parts.look import Look, Site
 from regard.tokens.contract import Encoded
 
@@ -362,6 +363,10 @@ class LanguageModel(nn.Module, ABC):
     def tensors(self) -> dict[str, Tensor]:
         """Return the tensors that a run folder saves."""
         return self.state_dict()
+
+    def check_tensors(self, tensors: Mapping[str, Tensor]) -> None:
+        """Raise a ValueError that names a tensor if saved tensors do not fit the model, or are no numbers."""
+        check_tensors(self.tensors(), tensors)
 
     def assign(self, tensors: Mapping[str, Tensor]) -> None:
         """Use saved tensors without a copy, so that memory-mapped tensors stay mapped."""

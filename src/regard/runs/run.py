@@ -14,6 +14,7 @@ from regard.errors import UserError
 from regard.machine.disk import absolute, relocated
 from regard.models import family_name
 from regard.models.contract import LanguageModel
+from regard.ranges import Count, Number, Seed, Size
 from regard.text import parallel
 from regard.text.builtin import BUILT_IN, built_in_text
 from regard.text.files import Source, read_file
@@ -30,9 +31,9 @@ class TextRecord:
 
     name: str
     sha256: str
-    bytes: int
-    first: int = 0  # the text begins at this character of its file: the part before it is training text
-    pairs: int | None = None
+    bytes: Size
+    first: Size = 0  # the text begins at this character of its file: the part before it is training text
+    pairs: Size | None = None
     held_out: bool = False
     files: tuple[str, ...] = ()  # as absolute paths; none for the built-in text and standard input
     folder: str | None = (
@@ -73,17 +74,17 @@ class RunConfig:
 
     format: int = FORMAT
     family: str
-    vocabulary_size: int
-    source_size: int | None = None
+    vocabulary_size: Count
+    source_size: Count | None = None
     model: dict[str, Any]
     texts: Texts
-    seed: int | None = None
+    seed: Seed | None = None
     training: dict[str, Any] | None = None
     notes: tuple[str, ...] = ()
-    longest: int | None = None  # sentence pairs with more tokens on a side were left out
-    steps: int = 0
-    best_step: int = 0
-    tokens: int = 0
+    longest: Count | None = None  # sentence pairs with more tokens on a side were left out
+    steps: Number = 0
+    best_step: Number = 0
+    tokens: Size = 0
     seconds: float = 0.0
     loss: float | None = None  # on all of the validation text
     figures: dict[str, float] = field(default_factory=dict)  # more figures of the finished model

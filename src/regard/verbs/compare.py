@@ -11,7 +11,7 @@ from html import escape
 from pathlib import Path
 from typing import Any, get_args
 
-from regard.boundary import parse_json
+from regard.boundary import build, check_ranges, parse_json
 from regard.errors import Busy, Interrupted, UserError
 from regard.machine.disk import file_hash, lock_folder, write_json
 from regard.machine.threads import WaitingTime
@@ -20,6 +20,7 @@ from regard.models.contract import LanguageModel
 from regard.probabilities.ladder import Column, Ladder, ladders
 from regard.probabilities.measures import summarise, token_losses
 from regard.probabilities.ranking import Result, notes, ranked_rows
+from regard.ranges import Count, Positive, Rows
 from regard.runs.derived import to_best_device
 from regard.runs.formats import load
 from regard.runs.formats.folder import CONFIG, TRAINING, check_free
@@ -84,9 +85,9 @@ class Plan:
     families: tuple[str, ...]
     tokens: Kind
     document: Document
-    minutes: float | None
-    tokens_each: int | None
-    seeds: int
+    minutes: Positive | None
+    tokens_each: Count | None
+    seeds: Rows
     texts: dict[str, str] = dataclasses.field(
         default_factory=dict
     )  # the hash of each file of the comparison's text
@@ -94,15 +95,8 @@ class Plan:
     def __post_init__(self) -> None:
         if self.minutes is not None and self.tokens_each is not None:
             raise UserError("give `minutes` or `tokens_each`, not both")
-        if self.minutes is not None and not 0 < self.minutes < math.inf:
-            raise UserError("`minutes` must be above 0")
-        if self.seeds < 1 or (self.tokens_each is not None and self.tokens_each < 1):
-            raise UserError("`seeds` and `tokens_each` must be 1 or more")
         if not self.families:
             raise UserError("name at least one family")
-        for name, choices in (("tokens", get_args(Kind)), ("document", get_args(Document))):
-            if getattr(self, name) not in choices:
-                raise UserError(f"`{name}` is one of {', '.join(choices)}; not {getattr(self, name)!r}")
         for name in self.families:
             if self.families.count(name) > 1:
                 raise UserError(f"{name} is named twice")
@@ -136,15 +130,16 @@ class Plan:
                 yield name, seed, name.replace(":", "-") + (f"-{seed}" if seed > 1 else "")
 
 
+@check_ranges
 def compare(
     *,
     text: Files = (),
     families: Names = (),
     tokens: Kind = "bpe",
     document: Document = "file",
-    minutes: float | None = None,
-    tokens_each: int | None = None,
-    seeds: int = 1,
+    minutes: Positive | None = None,
+    tokens_each: Count | None = None,
+    seeds: Rows = 1,
     out: str | Path = "comparison",
     resume: bool = False,
     listener: Listener = ignore_reports,
@@ -173,14 +168,9 @@ def compare(
     if resume:
         return _finish(out, _tuple(families), listener, finished)
     names = _tuple(families)
-    plan = Plan(
-        families=names or tuple(families_that_read("text")),
-        tokens=tokens,
-        document=document,
-        minutes=minutes,
-        tokens_each=tokens_each,
-        seeds=seeds,
-    )
+    budget = {"minutes": minutes, "tokens_each": tokens_each, "seeds": seeds}
+    every = names or tuple(families_that_read("text"))
+    plan = build(Plan, {"families": every, "tokens": tokens, "document": document, **budget})
     classes = plan.classes(family_class)
     check_free(out)
     created = not out.exists()

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+from regard.boundary import check_ranges
 from regard.errors import UserError
 from regard.inside.controls import run_controls
 from regard.inside.doubt import Doubt, check_epsilon, doubt_prediction, picture
@@ -9,6 +10,7 @@ from regard.inside.edit_model import edited
 from regard.inside.observe import Reading, plain_reading
 from regard.inside.sheet import Heading, Part, Picture, Prose, Table, check_sheet, text_table, write_sheet
 from regard.inside.subject import make_subject
+from regard.ranges import Positive, Whole
 from regard.runs.formats import as_run
 from regard.runs.run import Run
 from regard.verbs.arguments import Edits, Out, RunLike
@@ -50,16 +52,17 @@ CONTROLLING = (
 )
 
 
+@check_ranges
 def doubt(
     run: RunLike,
     text: str,
     *,
     target: Target = None,
     word: str | None = None,
-    position: int | None = None,
-    epsilon: float = 0.01,
+    position: Whole | None = None,
+    epsilon: Positive = 0.01,
     controls: bool = False,
-    minutes: float = 2.0,
+    minutes: Positive = 2.0,
     edit: Edits = None,
     out: Out = None,
 ) -> Doubt:

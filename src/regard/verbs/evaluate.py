@@ -5,12 +5,14 @@ import time
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
+from regard.boundary import check_ranges
 from regard.errors import UserError
 from regard.inside.edit_model import edited
 from regard.machine.memory import keep_freed_memory
 from regard.probabilities.measures import Measure, measure, token_losses
 from regard.probabilities.quality import Difference, bleu, chrf, paired_bootstrap
 from regard.probabilities.translation import translate_lines
+from regard.ranges import Beam, Count
 from regard.runs.derived import cached, mix, to_best_device
 from regard.runs.formats import as_run
 from regard.runs.run import Run, require_plain_text, require_translator
@@ -49,20 +51,21 @@ class TranslationMeasure(Table):
         return [self.to_json()]
 
 
+@check_ranges
 @keep_freed_memory()
 def evaluate(
     run: RunLike,
     text: Files = (),
     *,
-    stride: int | None = None,
+    stride: Count | None = None,
     cache: bool = False,
-    cache_size: int | None = None,
+    cache_size: Count | None = None,
     mix: OtherRun = None,
     valid: Files = (),
     source: File = None,
     target: File = None,
     pairs: File = None,
-    beam: int | None = None,
+    beam: Beam | None = None,
     against: OtherRun = None,
     edit: Edits = None,
 ) -> Measure | TranslationMeasure:

@@ -18,7 +18,6 @@ from regard.machine.device import Machine, choose_machine
 from regard.machine.disk import LOCK, absolute, lock_folder, relocated, write_json
 from regard.models import family_class, family_name
 from regard.models.contract import LanguageModel
-from regard.ranges import check_seed
 from regard.runs.formats.folder import (
     CONFIG,
     MODEL,
@@ -165,7 +164,7 @@ def _begin(
     listener: Listener,
 ) -> Trained:
     began = time.perf_counter()
-    torch.manual_seed(check_seed(options.data.seed))
+    torch.manual_seed(options.data.seed)
     model = task.make(kind, options.model)
     if options.training is None:
         encoded = task.encoded()
@@ -217,7 +216,7 @@ def _resume(kind: type[LanguageModel], out: Path, given: dict[str, Any], listene
     options = read_options(kind, {**beginning, "resume": True, "out": str(out)})
     task = make_task(kind, options)
     _check_texts(out, task, began)
-    torch.manual_seed(check_seed(options.data.seed))
+    torch.manual_seed(options.data.seed)
     model = task.make(kind, options.model)
     # Precision `auto` is not measured again: another precision would give another model.
     return _descend(model, task, options, out, choose_machine("bf16" if began.bf16 else "fp32"), listener)

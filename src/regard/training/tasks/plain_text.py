@@ -12,6 +12,7 @@ from torch import Tensor
 from regard.errors import UserError
 from regard.machine.device import to_device
 from regard.models.contract import LanguageModel
+from regard.models.making import make
 from regard.probabilities.decoder import ENDED, Writing, generate
 from regard.probabilities.measures import measure, token_losses
 from regard.text.builtin import built_in_text
@@ -48,7 +49,7 @@ class PlainText(TextTask):
         return {name: [source.record() for source in sources] for name, sources in parts.items()}
 
     def make(self, family: type[LanguageModel], config: Any) -> LanguageModel:
-        return family(self.tokenizer.size, config)
+        return make(family, self.tokenizer.size, config, copies=2)  # weights and gradients
 
     def encoded(self) -> Encoded:
         return self._encoded

@@ -10,6 +10,7 @@ import torch
 
 from regard.errors import UserError
 from regard.models.contract import LanguageModel
+from regard.models.making import make
 from regard.probabilities.attention_links import attention_error_rate
 from regard.probabilities.measures import token_losses
 from regard.probabilities.quality import bleu
@@ -74,7 +75,7 @@ class SentencePairs(TextTask):
         return {"longest": self._limit}
 
     def make(self, family: type[LanguageModel], config: Any) -> LanguageModel:
-        return family(self.tokenizer.size, config, self.source_tokenizer.size)  # type: ignore[call-arg]
+        return make(family, self.tokenizer.size, config, self.source_tokenizer.size, copies=2)
 
     def encoded(self) -> Encoded:
         return self._encoded.target
