@@ -16,6 +16,7 @@ from regard.errors import UserError
 from regard.inside.record import Map, Record, checked
 from regard.models.contract import LanguageModel, Parts, Prediction, State
 from regard.parts.look import Look, Site, Weights
+from regard.probabilities.measures import check_log_probs
 from regard.tokens.contract import Tokenizer
 
 ALL_ROWS = 512  # for a longer text only the last row is computed, unless rows are named
@@ -226,6 +227,7 @@ def _tell(
 ) -> None:
     """Append the surprisal of the token after each position, and the likeliest tokens at each position."""
     log_probs_TV = prediction.log_probs()[0].cpu()
+    check_log_probs(log_probs_TV)
     best = log_probs_TV.exp().topk(min(top, log_probs_TV.shape[1]), 1)
     for indices, values in zip(best.indices.tolist(), best.values.tolist(), strict=True):
         likeliest.append([(tokenizer.name(token), p) for token, p in zip(indices, values, strict=True)])

@@ -4,8 +4,9 @@ from dataclasses import dataclass
 from typing import Literal
 
 from regard.errors import UserError
+from regard.parts.layers import ActivationName
 from regard.parts.positions import PositionName
-from regard.ranges import Count, Layers, Share
+from regard.ranges import Count, Layers, Positive, Share
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,15 +33,23 @@ class TrunkConfig:
     projections: Literal["learned", "none"] = "learned"
     """Learn the maps from inputs to queries, keys and values, or use the inputs themselves. With none, the
     blocks have no parameters."""
+    inner: Count | None = None
+    """Number of features inside a feed-forward layer (4 times the width)."""
+    activation: ActivationName | None = None
+    """Activation of feed-forward layers (pre: gelu-tanh, post: relu)."""
+    norm_epsilon: Positive = 1e-5
+    """The number that layer norm adds to the variance."""
     dropout: Share = 0.1
     """Share of features set to zero in training."""
 
     def __post_init__(self) -> None:
         groups = self.heads if self.key_value_heads is None else self.key_value_heads
-        if self.projections == "none" and (self.query_key_norm or self.key_value_heads is not None):
-            raise UserError(
-                "`query_key_norm` and `key_value_heads` need projections: set `projections` to learned"
-            )
+        of_blocks = (self.key_value_heads, self.inner, self.activation)
+        if self.projections == "none" and (
+            self.query_key_norm or any(value is not None for value in of_blocks)
+        ):
+            names = "`query_key_norm`, `key_value_heads`, `inner` and `activation`"
+            raise UserError(f"{names} need blocks with parameters: set `projections` to learned")
         if self.heads % groups:
             raise UserError(
                 f"`heads` {self.heads} cannot be divided among `key_value_heads` {groups}; choose a divisor"
@@ -58,6 +67,10 @@ class TrunkConfig:
             raise UserError(
                 "one-hot positions are appended to the embedding: `width` must be larger than `context`"
             )
+
+    @property
+    def feed_activation(self) -> ActivationName:
+        return self.activation or ("relu" if self.norm == "post" else "gelu-tanh")
 
 
 # The options of model and training that `size` medium sets.

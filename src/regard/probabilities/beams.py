@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from regard.models.contract import LanguageModel, State
+from regard.probabilities.measures import check_log_probs
 from regard.tokens.batches import shift_right
 
 
@@ -61,6 +62,7 @@ def beam_search(
         # 2 * beam candidates: each parent has one candidate that ends, so at least `beam` candidates do not
         # end.
         best_BC = (score_BK.unsqueeze(2) + log_probs_BKV).flatten(1).topk(min(2 * beam, beam * size), 1)
+        check_log_probs(best_BC.values)
         parent_BC, chosen_BC = best_BC.indices // size, best_BC.indices % size
         ends_BC = chosen_BC == end
         at_limit = longest_B[alive] <= step

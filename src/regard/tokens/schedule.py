@@ -44,6 +44,11 @@ class Corpus:
         return tokens_BT, torch.where(real_BT, self.ids_N[index_BT].long(), -1)
 
 
+def generator_of(seed: int, number: int) -> torch.Generator:
+    """Return a generator for one epoch or step of a training. Its seed has at most 63 bits."""
+    return torch.Generator().manual_seed((seed * 1_000_003 + number) % 2**63)
+
+
 WINDOWS = 32  # the number of windows in a piece of a long document
 
 
@@ -97,7 +102,7 @@ class WindowSchedule(Schedule):
     def _cut(self, epoch: int) -> None:
         if epoch == self._epoch:
             return
-        generator = torch.Generator().manual_seed(self._seed * 1_000_003 + epoch)
+        generator = generator_of(self._seed, epoch)
         length_D = self._ends_D - self._starts_D
         phase_D = (torch.rand(len(length_D), generator=generator) * self._length).long()
         phase_D[length_D <= self._length] = 0
@@ -141,7 +146,7 @@ class LaneSchedule(Schedule):
         """Assign the shuffled pieces, each to the shortest lane so far, and divide lanes into segments."""
         if epoch == self._epoch:
             return
-        generator = torch.Generator().manual_seed(self._seed * 1_000_003 + epoch)
+        generator = generator_of(self._seed, epoch)
         order = torch.randperm(len(self._start_P), generator=generator)
         segments_P = torch.ceil((self._end_P - self._start_P) / self._segment).long()
         lanes: list[list[int]] = [[] for _ in range(self._batch)]

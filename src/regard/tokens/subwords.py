@@ -8,6 +8,7 @@ not keep is never measured.
 import json
 from collections.abc import Iterable
 from functools import cached_property
+from pathlib import Path
 from typing import Any, final
 
 import numpy as np
@@ -132,6 +133,17 @@ def library_from_json(text: str) -> Library:
         return Library.from_str(text)
     except Exception as error:  # the library raises nothing more precise
         raise UserError(f"not a tokenizer of the library tokenizers ({str(error).splitlines()[0]})") from None
+
+
+def byte_level_library(vocabulary: Path, merges: Path) -> Library:
+    """Make a byte-level tokenizer from vocab.json and merges.txt, the older form of GPT-2's."""
+    try:
+        library = Library(models.BPE.from_file(str(vocabulary), str(merges)))
+    except Exception as error:  # the library raises nothing more precise
+        raise UserError(f"{vocabulary.name} and {merges.name} cannot be read ({error})") from None
+    library.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    library.decoder = decoders.ByteLevel()
+    return library
 
 
 def _has_kind(part: dict[str, Any] | None, kind: str) -> bool:

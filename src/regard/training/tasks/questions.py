@@ -18,6 +18,7 @@ from regard.models import FAMILIES, family_class
 from regard.models.contract import LanguageModel
 from regard.parts.look import Look
 from regard.text.puzzles import Puzzle, Questions
+from regard.tokens.schedule import generator_of
 from regard.training.loop import descend
 from regard.training.options import TrainingOptions
 from regard.training.task import Batch, Batches, Task, ignore_reports
@@ -84,7 +85,7 @@ class QuestionBatches(Batches):
         return 1 << 62
 
     def batch(self, epoch: int, step: int) -> Batch:
-        generator = torch.Generator().manual_seed(self.seed * 1_000_003 + step)
+        generator = generator_of(self.seed, step)
         lengths = self.puzzle.training_lengths
         length = lengths[int(torch.randint(0, len(lengths), (), generator=generator))]
         questions = self.puzzle.training_questions(length, QUESTIONS, generator)
