@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from regard.verbs.forget import forget
     from regard.verbs.generate import generate
     from regard.verbs.heads import heads
+    from regard.verbs.lab import lab
     from regard.verbs.lesson import lesson
     from regard.verbs.list import list
     from regard.verbs.look import look
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
     from regard.verbs.trace import trace
     from regard.verbs.train import train
     from regard.verbs.translate import translate
+    from regard.verbs.words import words
 
 __version__ = "0.2.0"
 
@@ -49,6 +51,7 @@ _VERBS = (
     "forget",
     "generate",
     "heads",
+    "lab",
     "lesson",
     "list",
     "look",
@@ -58,6 +61,7 @@ _VERBS = (
     "trace",
     "train",
     "translate",
+    "words",
 )
 _OTHERS = {
     "MachineError": "regard.errors",
@@ -88,6 +92,7 @@ __all__ = [
     "forget",
     "generate",
     "heads",
+    "lab",
     "lesson",
     "list",
     "load",
@@ -100,6 +105,7 @@ __all__ = [
     "trace",
     "train",
     "translate",
+    "words",
 ]
 
 

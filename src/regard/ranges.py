@@ -3,9 +3,31 @@
 boundary.py checks a value against its type, so that a number out of range is one line that names the field.
 """
 
-from typing import Annotated
+import dataclasses
+from typing import Annotated, Any
 
 from annotated_types import Ge, Gt, Interval, Le, Lt
+
+from regard.errors import UserError
+
+LARGEST = 2**31  # sizes stay below, so that products of two sizes fit into 64 bits
+
+
+def check_sizes(options: Any) -> None:
+    """Refuse whole numbers in a dataclass that no machine can work with. A seed may be larger."""
+    for field in dataclasses.fields(options):
+        value = getattr(options, field.name)
+        numbers = value if isinstance(value, tuple | list) else (value,)
+        if field.name != "seed":
+            for number in numbers:
+                check_size(field.name, number)
+
+
+def check_size(name: str, value: object) -> None:
+    if isinstance(value, int) and abs(value) >= LARGEST:
+        shown = value if abs(value) < 10**20 else "much more"
+        raise UserError(f"`{name}` must be below 2 ** 31; not {shown}")
+
 
 MOST = 2**31 - 1
 Count = Annotated[int, Interval(ge=1, le=MOST)]

@@ -8,8 +8,20 @@ from typing import Any, ClassVar, Literal
 from regard.boundary import build
 from regard.errors import UserError
 from regard.models import FAMILIES, family_class
-from regard.models.contract import LanguageModel
-from regard.ranges import Count, NotNegative, Number, Positive, Seed, Share, UpToHalf, UpToOne
+from regard.models.model import Model
+from regard.ranges import (
+    Count,
+    NotNegative,
+    Number,
+    Positive,
+    Seed,
+    Share,
+    UpToHalf,
+    UpToOne,
+    check_at_least,
+    check_share,
+    check_sizes,
+)
 from regard.tokens.choose import TokenOptions
 
 # The options that are paths of files.
@@ -24,6 +36,8 @@ PATHS = (
     "valid_target",
     "vocabulary",
 )
+MOST_ACCUMULATED = 1 << 16  # batches of one step, which are read before it begins
+LENGTHS = ("steps", "minutes", "epochs")  # the options of the length of a training
 SEVERAL = ("text", "valid", "test")  # the options that may be several paths
 
 
@@ -53,6 +67,16 @@ class TextOptions(OutputOptions):
     hold: UpToHalf = 0.1
     """Share of the training text to hold out for validation if neither validation nor test text is given; 0:
     hold out nothing."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class WordsOptions(TextOptions):
+    """The data options of word embeddings."""
+
+    unused = dict.fromkeys(
+        ("optimiser", "clip", "weight_decay", "beta2", "label_smoothing", "accumulate", "precision"),
+        "a step moves only the vectors of its words, by plain gradient descent; give `learning_rate`",
+    )
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -86,9 +110,11 @@ class TrainingOptions:
     """The options of the training loop."""
 
     steps: Count | None = None
-    """Number of training steps (1000, unless minutes are given)."""
+    """Number of training steps (1000, unless minutes or epochs are given)."""
     minutes: Positive | None = None
     """Minutes of training, instead of steps."""
+    epochs: Positive | None = None
+    """Number of times that the training text is read, instead of steps."""
     batch: Count = 16
     """Number of rows in a batch."""
     segment: Count = 64
@@ -109,7 +135,7 @@ class TrainingOptions:
     """Weight decay of matrices."""
     beta2: Share = 0.99
     """Decay rate of AdamW's average of squared gradients."""
-    clip: Positive = 1.0
+    clip: Positive | None = 1.0
     """Largest norm of the gradient. Larger gradients are scaled down."""
     accumulate: Count = 1
     """Number of batches whose gradients are added for a step."""
@@ -132,8 +158,11 @@ class TrainingOptions:
     """Continue the stopped training in `out`, with its own options and text."""
 
     def __post_init__(self) -> None:
-        if self.steps is not None and self.minutes is not None:
-            raise UserError("give `steps` or `minutes`, not both")
+        if self.accumulate > MOST_ACCUMULATED:
+            most = f"`accumulate` must be at most {MOST_ACCUMULATED}"
+            raise UserError(f"{most}: a step holds all these batches")
+        if sum(getattr(self, name) is not None for name in LENGTHS) > 1:
+            raise UserError("give one of `steps`, `minutes` and `epochs`, not both")
         if self.optimiser == "sgd" and self.learning_rate * self.weight_decay > 0.01:
             raise UserError(
                 "with `optimiser` sgd, a step scales every weight by 1 - `learning_rate` x `weight_decay`: "
@@ -141,21 +170,25 @@ class TrainingOptions:
             )
 
 
-DATA_OPTIONS: dict[str, type[OutputOptions]] = {"text": TextOptions, "pairs": PairOptions}
+DATA_OPTIONS: dict[str, type[OutputOptions]] = {
+    "text": TextOptions,
+    "words": WordsOptions,
+    "pairs": PairOptions,
+}
 
 
 @dataclasses.dataclass(frozen=True)
 class Options:
     """The options of a training, by kind."""
 
-    family: type[LanguageModel]
+    family: type[Model]
     data: Any  # TextOptions or PairOptions, depending on the data that the family reads
     tokens: TokenOptions
     model: Any  # the family's Config
     training: TrainingOptions | None  # None: the family does not learn by gradient descent
 
 
-def option_classes(family: type[LanguageModel]) -> list[type]:
+def option_classes(family: type[Model]) -> list[type]:
     """Return the dataclasses of a family's options: data, tokens, model and, for descent, training.
 
     They have the family's own defaults.
@@ -173,12 +206,14 @@ def with_defaults(kind: type, defaults: Mapping[str, Any]) -> type:
     return dataclasses.dataclass(frozen=True, kw_only=True)(own)
 
 
-def read_options(family: type[LanguageModel], given: Mapping[str, Any]) -> Options:
+def read_options(family: type[Model], given: Mapping[str, Any]) -> Options:
     """Check options and sort them by kind. Raises a UserError for an unknown name or a wrong value."""
     values = {name: _files(value) if name in SEVERAL else value for name, value in given.items()}
     if values.get("size") == "medium":
         values = {**family.medium, **values}
     refuse_unused(family, values)
+    if not values.keys().isdisjoint(LENGTHS):  # a given length replaces the family's own
+        values = {**dict.fromkeys(family.training_defaults.keys() & {*LENGTHS}), **values}
     kinds = option_classes(family)
     names = [option_names(kind) for kind in kinds]
     unknown = sorted(set(values) - set().union(*names))
@@ -187,18 +222,19 @@ def read_options(family: type[LanguageModel], given: Mapping[str, Any]) -> Optio
     built: list[Any] = []
     for kind, own in zip(kinds, names, strict=True):
         built.append(build(kind, {name: value for name, value in values.items() if name in own}))
+        check_sizes(built[-1])
     data, tokens, model, *training = built
     return Options(family, data, tokens, model, training[0] if training else None)
 
 
-def unused_options(family: type[LanguageModel]) -> dict[str, str]:
+def unused_options(family: type[Model]) -> dict[str, str]:
     """Return the options of the loop that a family does not use, each with the option to give instead."""
     if family.bounded:
         return {"segment": "it reads whole contexts; give `context`", **DATA_OPTIONS[family.reads].unused}
     return DATA_OPTIONS[family.reads].unused
 
 
-def refuse_unused(family: type[LanguageModel], names: Iterable[str]) -> None:
+def refuse_unused(family: type[Model], names: Iterable[str]) -> None:
     """Raise a UserError if the family does not use one of these options of the loop."""
     unused = unused_options(family)
     for name in names:

@@ -23,8 +23,7 @@ from torch import Tensor
 from regard.boundary import build, check_depth, parse_json, quote_fields, read_bytes, read_json
 from regard.errors import UserError
 from regard.machine.disk import file_hash
-from regard.models.contract import LanguageModel
-from regard.models.making import outline
+from regard.models.model import Model
 from regard.models.saved_tensors import check_tensor
 from regard.models.transformer import Transformer
 from regard.parts.layers import ActivationName
@@ -149,7 +148,7 @@ class Gpt2(Format):
             return False
         return isinstance(data, dict) and "model_type" in data
 
-    def read(self, path: Path, family: type[LanguageModel] | None = None) -> Run:
+    def read(self, path: Path, family: type[Model] | None = None) -> Run:
         model, tokenizer = read(path)
         hashes = {name: file_hash(path / name) for name in _weight_files(path)}
         return Run(model.eval(), tokenizer, describe(model, made_from=path.name, files=hashes), path)
@@ -181,10 +180,7 @@ def read(folder: Path) -> tuple[Transformer, SubwordTokenizer]:
     config = Gpt2Config.of(data, f"{folder}: {CONFIG}")
     try:
         model_config = config.model()
-        shapes = outline(Transformer, config.vocab_size, model_config)
-        assert shapes is not None
-        theirs = _load(folder)
-        ours = _ours(theirs, config, shapes)
+        ours = _ours(_load(folder), config)
         end = config.token(config.eos_token_id)
         tokenizer = SubwordTokenizer(_library(folder), "file", end, config.vocab_size)
     except SafetensorError as error:
@@ -228,10 +224,8 @@ def _library(folder: Path) -> Library:
     return byte_level_library(folder / "vocab.json", folder / "merges.txt")
 
 
-def _ours(theirs: dict[str, Tensor], config: Gpt2Config, shapes: LanguageModel) -> dict[str, Tensor]:
+def _ours(theirs: dict[str, Tensor], config: Gpt2Config) -> dict[str, Tensor]:
     """Return the tensors under our names. A ValueError names a tensor of theirs that does not fit."""
-    wanted = shapes.tensors()
-
     def take(name: str, shape: Sequence[int]) -> Tensor:
         if name not in theirs:
             raise ValueError(f"the tensor {name} is missing")
@@ -241,6 +235,9 @@ def _ours(theirs: dict[str, Tensor], config: Gpt2Config, shapes: LanguageModel) 
         return theirs[name].float()
 
     size, width, start = config.vocab_size, config.n_embd, config.token(config.bos_token_id)
+    inner = config.n_inner or 4 * width
+    shapes = {"ln_1": (width,), "attn.c_attn": (width, 3 * width), "attn.c_proj": (width, width)}
+    shapes |= {"ln_2": (width,), "mlp.c_fc": (width, inner), "mlp.c_proj": (inner, width)}
     words = take("wte.weight", (size, width))
     ours = {
         "embedding.weight": torch.cat([words, words[start : start + 1], torch.zeros_like(words[:1])]),
@@ -254,7 +251,7 @@ def _ours(theirs: dict[str, Tensor], config: Gpt2Config, shapes: LanguageModel) 
         for layer in range(config.n_layer):
             for name, (their, matrix) in LAYER.items():
                 own = f"trunk.blocks.{layer}.{name}.{part}"
-                tensor = take(f"h.{layer}.{their}.{part}", wanted[own].shape[::-1])
+                tensor = take(f"h.{layer}.{their}.{part}", shapes[their][slice(None) if part == "weight" else slice(-1, None)])
                 ours[own] = tensor.T.contiguous() if matrix and part == "weight" else tensor
             # A factor of the scores is a factor of the queries, which are the first rows.
             queries = ours[f"trunk.blocks.{layer}.project.{part}"]
