@@ -62,7 +62,6 @@ def beam_search(
         # 2 * beam candidates: each parent has one candidate that ends, so at least `beam` candidates do not
         # end.
         best_BC = (score_BK.unsqueeze(2) + log_probs_BKV).flatten(1).topk(min(2 * beam, beam * size), 1)
-        check_log_probs(best_BC.values)
         parent_BC, chosen_BC = best_BC.indices // size, best_BC.indices % size
         ends_BC = chosen_BC == end
         at_limit = longest_B[alive] <= step
@@ -126,6 +125,7 @@ def _collect(
     beam: int,
 ) -> None:
     """Add the candidates that end at this step, and are among the `beam` best, to the finished hypotheses."""
+    check_log_probs(value_BC)
     place_N, candidate_N = (ends_BC[:, :beam] & (value_BC[:, :beam] > -torch.inf)).nonzero(as_tuple=True)
     if not len(place_N):
         return

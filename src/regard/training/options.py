@@ -18,8 +18,6 @@ from regard.ranges import (
     Share,
     UpToHalf,
     UpToOne,
-    check_at_least,
-    check_share,
     check_sizes,
 )
 from regard.tokens.choose import TokenOptions
@@ -29,6 +27,7 @@ PATHS = (
     "text",
     "valid",
     "test",
+    "labelled",
     "source",
     "target",
     "pairs",
@@ -38,7 +37,7 @@ PATHS = (
 )
 MOST_ACCUMULATED = 1 << 16  # batches of one step, which are read before it begins
 LENGTHS = ("steps", "minutes", "epochs")  # the options of the length of a training
-SEVERAL = ("text", "valid", "test")  # the options that may be several paths
+SEVERAL = ("text", "valid", "test", "labelled")  # the options that may be several paths
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -106,6 +105,36 @@ class PairOptions(OutputOptions):
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
+class LabelOptions(OutputOptions):
+    """The data options of families that read labelled texts."""
+
+    unused: ClassVar[dict[str, str]] = {"segment": "it reads whole texts"}
+
+    labelled: tuple[str, ...] = ()
+    """Labelled texts: lines label TAB text, a table with `columns`, or JSON lines (.jsonl) with the fields
+    label and text. Without them, the built-in reviews."""
+    columns: str | None = None
+    """The columns of label and text, as LABEL,TEXT, in a table whose first line names them; or the fields of
+    JSON lines."""
+    valid: tuple[str, ...] = ()
+    """Validation texts of the same form. Without them, a tenth of each label is held out."""
+    test: tuple[str, ...] = ()
+    """Test texts of the same form. The run stores their path, and `regard evaluate` measures them by
+    default."""
+    hold: UpToHalf = 0.1
+    """Share of the texts of each label to hold out for validation, if no validation texts are given; 0: hold
+    out nothing."""
+    word_dropout: Share = 0.1
+    """Share of words that are read as <unk> in training, so that words never seen can be read later."""
+    stop_on: Literal["loss", "accuracy"] = "loss"
+    """The figure that decides which weights are best."""
+
+    def column_names(self) -> list[str]:
+        """Return the names in `columns`."""
+        return self.columns.split(",") if self.columns else []
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class TrainingOptions:
     """The options of the training loop."""
 
@@ -150,6 +179,8 @@ class TrainingOptions:
     """Number of steps between validations. Each validation is followed by a checkpoint."""
     patience: Number = 0
     """Stop after this many validations without an improvement; 0: never stop early."""
+    film: bool = False
+    """Keep the weights of every validation in the run folder, for `regard film` (families with attention)."""
     tensorboard: bool = False
     """Also write the metrics for TensorBoard into the run folder (needs regard[tensorboard])."""
     size: Literal["small", "medium"] = "small"
@@ -174,6 +205,7 @@ DATA_OPTIONS: dict[str, type[OutputOptions]] = {
     "text": TextOptions,
     "words": WordsOptions,
     "pairs": PairOptions,
+    "labels": LabelOptions,
 }
 
 

@@ -12,6 +12,7 @@ import torch
 
 from regard.boundary import parse_json
 from regard.errors import Interrupted, UserError
+from regard.inside.attention_rows import weight_sites
 from regard.machine.device import Machine, choose_machine
 from regard.machine.disk import absolute, lock_folder, relocated, remove_begun, write_json
 from regard.models import family_class, family_name
@@ -166,6 +167,8 @@ def _begin(
         config = describe(model, texts=Texts.of(task.texts(), out), seed=options.data.seed, **measured)
         run = write_run(Run(model, task.tokenizer, config), out, loss=loss)
         return Trained(run, 0, len(encoded), seconds, loss)
+    if options.training.film:
+        weight_sites(model, "to film")
     machine = choose_machine(options.training.precision)
     beginning = Began(
         family=family_name(kind),

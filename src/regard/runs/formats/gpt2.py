@@ -226,6 +226,7 @@ def _library(folder: Path) -> Library:
 
 def _ours(theirs: dict[str, Tensor], config: Gpt2Config) -> dict[str, Tensor]:
     """Return the tensors under our names. A ValueError names a tensor of theirs that does not fit."""
+
     def take(name: str, shape: Sequence[int]) -> Tensor:
         if name not in theirs:
             raise ValueError(f"the tensor {name} is missing")
@@ -251,7 +252,8 @@ def _ours(theirs: dict[str, Tensor], config: Gpt2Config) -> dict[str, Tensor]:
         for layer in range(config.n_layer):
             for name, (their, matrix) in LAYER.items():
                 own = f"trunk.blocks.{layer}.{name}.{part}"
-                tensor = take(f"h.{layer}.{their}.{part}", shapes[their][slice(None) if part == "weight" else slice(-1, None)])
+                shape = shapes[their] if part == "weight" else shapes[their][-1:]
+                tensor = take(f"h.{layer}.{their}.{part}", shape)
                 ours[own] = tensor.T.contiguous() if matrix and part == "weight" else tensor
             # A factor of the scores is a factor of the queries, which are the first rows.
             queries = ours[f"trunk.blocks.{layer}.project.{part}"]
