@@ -114,7 +114,7 @@ class Trained:
 WIDTH = {"width": 16, "dropout": 0.0}
 STACK = {**WIDTH, "layers": 2, "heads": 1, "context": 16}
 CHARACTERS = {"tokens": "char", "width": 32, "dropout": 0.0, "steps": 600, "precision": "fp32"}
-TRANSLATION = {"width": 48, "dropout": 0.1, "steps": 1200, "precision": "fp32"}
+TRANSLATION = {"width": 40, "dropout": 0.1, "steps": 1200, "precision": "fp32"}
 RUNS: dict[str, Small | Trained] = {
     "walk-transformer": Small("transformer", "pronouns", STACK, seed=3),
     "walk-lstm": Small("lstm", "pronouns", {**WIDTH, "layers": 1}, steps=1500),
@@ -133,7 +133,9 @@ RUNS: dict[str, Small | Trained] = {
     "long-transformer": Trained("transformer", {**CHARACTERS, "context": 512, "batch": 8}),
     "translator-one-vector": Trained("recurrent-translator", {**TRANSLATION, "score": "none"}),
     "translator-attention": Trained("recurrent-translator", TRANSLATION),
-    "translator-transformer": Trained("transformer-translator", {**TRANSLATION, "layers": 2, "heads": 4}),
+    "translator-transformer": Trained(
+        "transformer-translator", {**TRANSLATION, "width": 32, "layers": 2, "heads": 4}
+    ),
 }
 
 

@@ -19,7 +19,7 @@ from regard.parts.scores import Dot, Score
 
 FAR_BELOW = -1e4  # a score whose softmax is 0
 CASES = ("AAAA", "ABAA", "BAAB")
-LEARNING_STEPS = 300
+LEARNING_STEPS = 100
 Matrix = tuple[tuple[float, ...], ...]
 
 
@@ -59,6 +59,7 @@ def attention(
     key_KD = embedding_KD @ torch.tensor(W_K, dtype=torch.float64)
     query_QD = torch.tensor([q], dtype=torch.float64)
     scores = numbers(Dot()(as_row(query_QD), as_row(key_KD))[0, 0, 0])
+    learned = learned_query(torch.tensor(W_K, dtype=torch.float64))
     steps = [_scores(sequence, q, scores)]
     for name, number in ((f"base {base:g}", base), ("base e", math.e)):
         weights_QK = weights_of(query_QD, key_KD, base=number)
@@ -69,8 +70,8 @@ def attention(
         *steps,
         _projected(sequence, W_K, W_Q, embedding_KD),
         _beside_the_average(sequence, query_QD, key_KD, base),
-        _ideal(W_K),
-        _learned(W_K),
+        _ideal(W_K, learned[0]),
+        _learned(W_K, *learned),
     ]
 
 
@@ -95,8 +96,7 @@ def _scores(sequence: str, q: tuple[float, ...], scores: list[float]) -> Step:
         ),
         latex=r"s_i = k_i \cdot q",
         intro=f"Each letter of {' '.join(sequence)} has a key, and the query is q = {vector(q)}. The dot "
-        "product of a "
-        "key with the query says how well they match.",
+        "product of a key with the query says how well they match.",
         question=ask(
             f"Which scores does q = {vector(q)} give {' '.join(sequence)}?",
             (
@@ -187,8 +187,7 @@ def _projected(sequence: str, W_K: Matrix, W_Q: Matrix, embedding_KD: Tensor) ->
         ),
         latex=r"s = (E W^K)(W^Q e_B)",
         intro=f"W^K = {_matrix(W_K)} and W^Q = {_matrix(W_Q)}, applied to e_B = [0, 1], the letter to look "
-        "for. "
-        "A model learns both maps.",
+        "for. A model learns both maps.",
     )
 
 
@@ -219,11 +218,10 @@ def _beside_the_average(sequence: str, query_QD: Tensor, key_KD: Tensor, base: f
     )
 
 
-def _ideal(W_K: Matrix) -> Step:
+def _ideal(W_K: Matrix, learned_D: Tensor) -> Step:
     """The ideal output, [1, 0] for all As and [0, 1] for any B, tried on sequences and queries."""
     queries = {"q = [0, 1]": (0.0, 1.0), "q = [0, 10]": (0.0, 10.0)}
-    learned = learned_query(torch.tensor(W_K, dtype=torch.float64))[0]
-    queries["learned W^Q"] = tuple(numbers(learned))
+    queries["learned W^Q"] = tuple(numbers(learned_D))
     table, distance = {}, dict[str, float]()
     for name, query in queries.items():
         rows = [_output(case, query, W_K) for case in CASES]
@@ -234,8 +232,9 @@ def _ideal(W_K: Matrix) -> Step:
     return Step(
         "How close to the ideal",
         "ideal: [1, 0] if all letters are A, [0, 1] if any is B",
-        f"The largest error is {listed([f'{error:.3f} with {name}' for name, error in distance.items()])}. "
-        f"The best is {best}; AAAA is right with every query, because there is only A to average.",
+        "The largest error is "
+        f"{listed([f'{error:.3f} with {name}' for name, error in distance.items()])}. The best is {best}; "
+        "AAAA is right with every query, because there is only A to average.",
         {"outputs": table, "largest error": distance},
         Grid(grids, list(table), list(CASES), "share of B in the output (ideal: 0, 1, 1)"),
         latex=r"o = [1, 0] \text{ if all letters are A}, \quad o = [0, 1] \text{ if any is B}",
@@ -262,7 +261,7 @@ def _output(sequence: str, query: tuple[float, ...], W_K: Matrix) -> list[float]
 def learned_query(W_K_DD: Tensor) -> tuple[Tensor, list[float]]:
     """Learn W^Q by gradient descent on the ideal: the query W^Q e_B, and the loss of every step."""
     W_Q_DD = torch.eye(2, dtype=torch.float64, requires_grad=True)
-    optimiser = torch.optim.Adam([W_Q_DD], lr=0.1)
+    optimiser = torch.optim.Adam([W_Q_DD], lr=0.3)
     embedding = torch.eye(2, dtype=torch.float64)
     rows = torch.stack([embedding[letters(case)] for case in CASES])
     right = torch.tensor([float("B" in case) for case in CASES], dtype=torch.float64)
@@ -279,9 +278,8 @@ def learned_query(W_K_DD: Tensor) -> tuple[Tensor, list[float]]:
     return (W_Q_DD @ embedding[1]).detach(), losses
 
 
-def _learned(W_K: Matrix) -> Step:
-    query_D, losses = learned_query(torch.tensor(W_K, dtype=torch.float64))
-    points = [(float(step), losses[step - 1]) for step in (1, 3, 10, 30, 100, LEARNING_STEPS)]
+def _learned(W_K: Matrix, query_D: Tensor, losses: list[float]) -> Step:
+    points = [(float(step), losses[step - 1]) for step in (1, 3, 10, 30, LEARNING_STEPS)]
     keys_VD = torch.tensor(W_K, dtype=torch.float64)  # the keys of A and B
     gap = float((keys_VD[1] - keys_VD[0]) @ query_D)
     picture: Picture = Curves({"loss": points}, "step", "loss", "learning W^Q", log_x=True)
@@ -289,8 +287,8 @@ def _learned(W_K: Matrix) -> Step:
         "Learning the query",
         "W^Q <- W^Q - step x gradient of the loss",
         f"After {LEARNING_STEPS} steps the query is {vector(numbers(query_D))} and the loss fell from "
-        f"{losses[0]:.3f} to {losses[-1]:.3f}. Nobody wrote it: the scores of B "
-        f"and A now differ by {gap:.2g}, because a sharper softmax has a lower loss.",
+        f"{losses[0]:.3f} to {losses[-1]:.3f}. Nobody wrote it: the scores of B and A now differ by "
+        f"{gap:.2g}, because a sharper softmax has a lower loss.",
         {"learned query": numbers(query_D), "first loss": losses[0], "last loss": losses[-1]},
         picture,
         latex=r"W^Q \leftarrow W^Q - \eta \, \nabla_{W^Q} L",

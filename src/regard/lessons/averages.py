@@ -103,36 +103,32 @@ def window(widths: tuple[float, ...] = (1.0, 2.0, 4.0, 8.0, 16.0), width: int = 
             "What a window sees",
             "h = tanh(W [e_{i-n+1}; ...; e_i])",
             f"A window of {sizes[-1]} words knows nothing about the word {sizes[-1] + 1} places back: for "
-            "the "
-            "question whether a B came, it must be as long as the text.",
+            "the question whether a B came, it must be as long as the text.",
             {"windows": sizes},
             latex=r"h = \tanh\left(W \, [e_{i-n+1}; \ldots; e_i]\right)",
             intro="The vectors of the last n words are joined, so that each place has weights of its own. "
-            "Unlike "
-            "an average, the window knows the order of its words.",
+            "Unlike an average, the window knows the order of its words.",
         ),
         Step(
             "Its weights grow",
             "W has n x d columns; W and V of a recurrent layer have d each",
-            f"At {sizes[-1]} words, the window's layer has {parameters[-1]:,} weights, {grown:.1f} times as "
-            "many "
-            f"as the recurrent layer, which reads any number of words with {recurrent['rnn']:,}.",
+            f"At {sizes[-1]} words, the window's layer has {parameters[-1]:,} weights, {grown:.1f} times "
+            f"as many as the recurrent layer, which reads any number of words with {recurrent['rnn']:,}.",
             {"window": parameters} | recurrent,
             Curves(lines, "words of context", "weights", f"weights at width {width}"),
             latex=r"W \in \mathbb{R}^{d \times n d} \quad \text{but} \quad W, V \in \mathbb{R}^{d \times d}",
             intro=f"Parameters without embeddings and readout, at width {width}.",
             question=ask(
                 f"The window grows from {sizes[0]} to {sizes[-1]} words. What happens to the recurrent "
-                "model's "
-                "weights?",
+                "model's weights?",
                 (
                     "nothing",
                     "It applies the same W and V at every step, so its size is independent of length.",
                 ),
                 (
                     "they grow as much",
-                    "A recurrent model uses the same weights at every step; only the window has weights for "
-                    "each place.",
+                    "A recurrent model uses the same weights at every step; only the window has weights "
+                    "for each place.",
                 ),
                 ("they shrink", "No model here loses weights when the context grows."),
             ),

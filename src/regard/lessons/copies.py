@@ -53,39 +53,48 @@ def copying(
     return [
         _softmax(words, size, chances["softmax"]),
         _pointer(words, word, match, numbers(pointer_1T)),
-        Step(
-            "Their average",
-            "1/2 P_vocabulary(w) + 1/2 sum of a_j where w_j = w",
-            f"P({word}) rises from {chances['softmax']:.3f} to {chances['average']:.3f}. Words that are not "
-            "in the text lose "
-            "half of their probability.",
-            {"average": chances["average"], "sum": float(average.log_probs().exp().sum())},
-            latex=r"\frac{1}{2} P_V(w) + \frac{1}{2} \sum_{j:\, w_j = w} a_j",
-            intro="The simplest mixture trusts both equally.",
-            question=ask(
-                f"What is P({word}) in the average?",
-                (f"{chances['average']:.3f}", "Half of the softmax's probability and half of the pointer's."),
-                (f"{chances['softmax']:.3f}", "That is the softmax alone."),
-                (f"{2 * chances['average'] - chances['softmax']:.3f}", "That is the pointer alone."),
-            ),
-        ),
-        Step(
-            "A gate",
-            "a sentinel is part of the same softmax; its weight g goes to the vocabulary",
-            f"The gate leaves {kept:.3f} to the vocabulary, so P({word}) = {chances['gated']:.3f}. A match "
-            f"of {match:g} is "
-            f"{'more' if match > sentinel else 'not more'} than the sentinel's {sentinel:g}: the model "
-            f"{'trusts the pointer' if kept < 0.5 else 'trusts the vocabulary'}.",
-            {"gate": kept, "gated": chances["gated"], "sum of gated": float(gate.log_probs().exp().sum())},
-            Bars([kept, 1 - kept], ["vocabulary", "pointer"], "who is trusted"),
-            latex=r"[a; g] = \mathrm{softmax}([s; s_\circ]), \quad P(w) = g\, P_V(w) + \sum_{j:\, w_j = w} "
-            r"a_j",
-            intro="The model learns when to trust which. A sentinel competes with the words for the "
-            "pointer's weight.",
-        ),
+        _average(word, chances, float(average.log_probs().exp().sum())),
+        _gate(word, chances, kept, float(gate.log_probs().exp().sum()), (match, sentinel)),
         _trained(story),
         _unseen(word),
     ]
+
+
+def _average(word: str, chances: dict[str, float], total: float) -> Step:
+    return Step(
+        "Their average",
+        "1/2 P_vocabulary(w) + 1/2 sum of a_j where w_j = w",
+        f"P({word}) rises from {chances['softmax']:.3f} to {chances['average']:.3f}. Words that are not "
+        "in the text lose half of their probability.",
+        {"average": chances["average"], "sum": total},
+        latex=r"\frac{1}{2} P_V(w) + \frac{1}{2} \sum_{j:\, w_j = w} a_j",
+        intro="The simplest mixture trusts both equally.",
+        question=ask(
+            f"What is P({word}) in the average?",
+            (f"{chances['average']:.3f}", "Half of the softmax's probability and half of the pointer's."),
+            (f"{chances['softmax']:.3f}", "That is the softmax alone."),
+            (f"{2 * chances['average'] - chances['softmax']:.3f}", "That is the pointer alone."),
+        ),
+    )
+
+
+def _gate(
+    word: str, chances: dict[str, float], kept: float, total: float, scores: tuple[float, float]
+) -> Step:
+    match, sentinel = scores
+    return Step(
+        "A gate",
+        "a sentinel is part of the same softmax; its weight g goes to the vocabulary",
+        f"The gate leaves {kept:.3f} to the vocabulary, so P({word}) = {chances['gated']:.3f}. A match of "
+        f"{match:g} is {'more' if match > sentinel else 'not more'} than the sentinel's {sentinel:g}: the "
+        f"model {'trusts the pointer' if kept < 0.5 else 'trusts the vocabulary'}.",
+        {"gate": kept, "gated": chances["gated"], "sum of gated": total},
+        Bars([kept, 1 - kept], ["vocabulary", "pointer"], "who is trusted"),
+        latex=r"[a; g] = \mathrm{softmax}([s; s_\circ]), \quad P(w) = g\, P_V(w) + \sum_{j:\, w_j = w} "
+        r"a_j",
+        intro="The model learns when to trust which. A sentinel competes with the words for the "
+        "pointer's weight.",
+    )
 
 
 def _softmax(words: list[str], size: int, chance: float) -> Step:
@@ -97,8 +106,7 @@ def _softmax(words: list[str], size: int, chance: float) -> Step:
         {"softmax": chance},
         latex=r"P_V(w)",
         intro=f"'{' '.join(words)} ___'. The model has not been trained, so its softmax is uniform over "
-        f"{size} tokens: "
-        "the words, the end of a line, and a token for unknown words.",
+        f"{size} tokens: the words, the end of a line, and a token for unknown words.",
     )
 
 
@@ -134,14 +142,13 @@ def _trained(story: str) -> Step:
     return Step(
         "A trained model",
         "LSTM, attention with a gate, one layer of width 16",
-        f"After '{story}' the likeliest word is '{best[0][0]}' ({best[0][1]:.3f}). The pointer looks most at "
-        f"'{words[looked]}' ({pointed[looked + 1]:.3f}), and {gate:.3f} goes to the vocabulary.",
+        f"After '{story}' the likeliest word is '{best[0][0]}' ({best[0][1]:.3f}). The pointer looks most "
+        f"at '{words[looked]}' ({pointed[looked + 1]:.3f}), and {gate:.3f} goes to the vocabulary.",
         {"likeliest": dict(best), "weights": weights},
         Grid([weights], ["a"], ["<s>", *words, "vocab."]),
         latex=r"[a; g] = \mathrm{softmax}([s; s_\circ])",
         intro=f"Trained on stories such as '{lines(names, 1, 3)[0]}'. The last name is one of two, and the "
-        "title says which. "
-        "Which stories it knows: bench/lesson_runs.py.",
+        "title says which. Which stories it knows: bench/lesson_runs.py.",
     )
 
 
@@ -162,9 +169,8 @@ def _unseen(word: str) -> Step:
             else f"{word!r} is a word of the stories. "
         )
         + f"As subwords it is {' + '.join(split)}, {len(split)} tokens that all occur in training, and a "
-        "pointer copies "
-        "them one after the other. So names that training never saw can be copied, because they are made of "
-        "subwords.",
+        "pointer copies them one after the other. So names that training never saw can be copied, because "
+        "they are made of subwords.",
         {"unknown as a word": int(unknown), "subwords": len(split)},
         intro="A vocabulary of words, and one of byte pairs, from 400 stories.",
     )

@@ -56,26 +56,13 @@ def counting(
         Step(
             "A pair never seen",
             "count(v w) = 0, so P = 0",
-            f"{context!r} was never followed by {unseen!r}, so every sentence with this pair has probability "
-            "0.",
+            f"{context!r} was never followed by {unseen!r}, so every sentence with this pair has "
+            "probability 0.",
             {"unseen": counted[tokenizer.name(word)]},
             latex=r"\mathrm{count}(v\,w) = 0 \;\Rightarrow\; P(w \mid v) = 0",
             intro=f"The pair '{context} {unseen}' is not in the sentences.",
         ),
-        Step(
-            "Smoothing",
-            "(count(v w) + 1) / (count(v) + V);  Kneser-Ney: max(count - D, 0) / count(v) + backoff(v) P(w)",
-            f"{unseen!r} after {context!r} now has probability {unseen_p['add 1']:.3f} (add 1) and "
-            f"{unseen_p['Kneser-Ney']:.3f} (Kneser-Ney). Pairs that were seen pay for it.",
-            unseen_p | {"sum": sum(after("Kneser-Ney").values())},
-            Bars(list(unseen_p.values()), list(unseen_p), f"P({unseen} | {context})"),
-            latex=r"\frac{\mathrm{count}(v\,w) + 1}{\mathrm{count}(v) + V}",
-            intro=f"Pretend that every pair was seen once more. V = {tokenizer.size} tokens: the words, the "
-            "end "
-            "of a line, and a token for unknown words. Kneser-Ney moves probability only from pairs that "
-            "were "
-            "seen.",
-        ),
+        _smoothing(context, unseen, unseen_p, sum(after("Kneser-Ney").values()), tokenizer.size),
         Step(
             "Generate",
             "w ~ P(w | v), again and again",
@@ -105,4 +92,20 @@ def _count(context: str, seen: dict[str, float], sentences: tuple[str, ...]) -> 
             (f"{1 / len(sentences) / 4:.3g}", "Only the words after the context count, not all words."),
             ("1", f"{context!r} has other followers, too." if len(seen) > 1 else "It has other followers."),
         ),
+    )
+
+
+def _smoothing(context: str, unseen: str, unseen_p: dict[str, float], total: float, size: int) -> Step:
+    """Two ways to give a pair that was never seen a probability."""
+    return Step(
+        "Smoothing",
+        "(count(v w) + 1) / (count(v) + V);  Kneser-Ney: max(count - D, 0) / count(v) + backoff(v) P(w)",
+        f"{unseen!r} after {context!r} now has probability {unseen_p['add 1']:.3f} (add 1) and "
+        f"{unseen_p['Kneser-Ney']:.3f} (Kneser-Ney). Pairs that were seen pay for it.",
+        unseen_p | {"sum": total},
+        Bars(list(unseen_p.values()), list(unseen_p), f"P({unseen} | {context})"),
+        latex=r"\frac{\mathrm{count}(v\,w) + 1}{\mathrm{count}(v) + V}",
+        intro=f"Pretend that every pair was seen once more. V = {size} tokens: the words, the "
+        "end of a line, and a token for unknown words. Kneser-Ney moves probability only from pairs that "
+        "were seen.",
     )

@@ -94,7 +94,7 @@ class Grid(Picture):
         if not numbered:
             return square
         number = _label(x + wide / 2, y + high / 2 + 4, plain(value, self.digits), "middle")
-        return square + (number.replace("<text", '<text fill="#fff"', 1) if share > 0.55 else number)
+        return square + (number.replace("<text", '<text fill="#fff"', 1) if share > 0.7 else number)
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -181,14 +181,17 @@ class Curves(Picture):
             for x, y in points
             if y > 0 or not self.log_y
         ]
-        kinds = ["log" if log else "linear" for log in (self.log_x, self.log_y)]
         colour = altair.Scale(domain=list(self.lines), range=COLOURS)
         chart = (
             altair.Chart(altair.Data(values=rows), title=self.title or altair.Undefined)
             .mark_line(point=True)
             .encode(
-                x=altair.X("x:Q", title=self.x, scale=altair.Scale(type=kinds[0], zero=False)),
-                y=altair.Y("y:Q", title=self.y, scale=altair.Scale(type=kinds[1])),
+                x=altair.X(
+                    "x:Q",
+                    title=self.x,
+                    scale=altair.Scale(type="log" if self.log_x else "linear", zero=False),
+                ),
+                y=altair.Y("y:Q", title=self.y, scale=altair.Scale(type="log" if self.log_y else "linear")),
                 color=altair.Color("name:N", scale=colour, title=None, legend=altair.Legend(orient="bottom")),
             )
             .properties(width=250, height=190)

@@ -11,20 +11,21 @@ from regard.text.stories import lines, pronouns
 
 folder = Path(tempfile.mkdtemp())
 (folder / "stories.txt").write_text("\\n".join(lines(pronouns, 400, seed=1)))
-options = {"text": folder / "stories.txt", "tokens": "word", "document": "line", "steps": 60, "width": 32}
+options = {"text": str(folder / "stories.txt"), "tokens": "word", "document": "line"}
+options |= {"steps": 60, "width": 32}
 """
 
 EXERCISES = {
     "counting": Exercise(
-        "Add the sentence 'students opened their minds'. What is P(books | their) now? Predict it, then run "
-        "the lesson.",
+        "Add the sentence 'students opened their minds'. What is P(books | their) now? Predict it, then "
+        "run the lesson.",
         """\
 import regard
 
 sentences = ("students opened their books", "students opened their exams", "people walked their dog")
-shown = regard.lesson("counting", set={"sentences": (*sentences, "students opened their minds")})
-print(shown.value("after"))
-assert abs(shown.value("after")["books"] - 1 / 4) < 1e-9  # one of four""",
+solved = regard.lesson("counting", set={"sentences": (*sentences, "students opened their minds")})
+print(solved.value("after"))
+assert abs(solved.value("after")["books"] - 1 / 4) < 1e-9  # one of four""",
     ),
     "averaging": Exercise(
         "How long may a sequence with one B be, so that the B keeps more than a hundredth of the average?",
@@ -37,10 +38,9 @@ for length in (99, 100, 101):
     assert (average[1] > 0.01) == (length < 100)""",
     ),
     "window": Exercise(
-        "The lecture's own exercise: train a fixed-window model, put a recurrent model in the place of the "
-        "window, and "
-        "compare their losses on the same stories. The answer to each story is a name that lies 8 to 11 "
-        "words back.",
+        "The lecture's own exercise: train a fixed-window model, put a recurrent model in the place of "
+        "the window, and compare their losses on the same stories. The answer to each story is a name "
+        "that lies 8 to 11 words back.",
         TRAIN
         + """
 window = regard.train("window", out=folder / "window", window=4, distant=0, **options)
@@ -49,21 +49,20 @@ print("window", window.loss, "lstm", recurrent.loss)
 assert window.loss > 0 and recurrent.loss > 0""",
     ),
     "recurrence": Exercise(
-        "A gate of 0.9 is applied at each of 50 steps. What is left of the cell? And with 0.99? Compute it, "
-        "and check one "
-        "step with the lesson.",
+        "A gate of 0.9 is applied at each of 50 steps. What is left of the cell? And with 0.99? Compute "
+        "it, and check one step with the lesson.",
         """\
 import regard
 
-shown = regard.lesson("recurrence", set={"gates": (0.9, 0.99)})
-assert shown.value("cell after") == [0.9, 0.99]  # one step
+solved = regard.lesson("recurrence", set={"gates": (0.9, 0.99)})
+assert solved.value("cell after") == [0.9, 0.99]  # one step
 left = [gate**50 for gate in (0.9, 0.99)]
 print(left)
 assert left[0] < 0.01 < 0.6 < left[1]""",
     ),
     "forgetting": Exercise(
-        "Which gate of the trained LSTM keeps the past, and how much of the cell is left after 20 characters "
-        "on average?",
+        "Which gate of the trained LSTM keeps the past, and how much of the cell is left after 20 "
+        "characters on average?",
         """\
 import torch
 from regard.inside.forgetting import gate_products
@@ -76,15 +75,14 @@ for gate, left in gate_products(run.model, rows).items():
     assert left[20] < left[1] < 1  # each step can only lose""",
     ),
     "bottleneck": Exercise(
-        "Translate a sentence of your own from the lesson's words with all three networks. At which length "
-        "does the model "
-        "with one vector make its first mistake?",
+        "Translate a sentence of your own from the lesson's words with all three networks. At which "
+        "length does the model with one vector make its first mistake?",
         """\
 import regard
 from regard.lessons.shipped import path_of
 
 sentence = "We love the dog"
-for joint in ("", " and they love the cat", " and they love the cat because he sings"):
+for joint in ("", " and they love the cat", " and they love the cat because he sang"):
     for name in ("translator-one-vector", "translator-attention"):
         print(name, "|", regard.translate(path_of(name), sentence + joint)[0][0].text)""",
     ),
@@ -97,13 +95,13 @@ import regard
 
 # e^x / (e^x + 3) >= 0.99  <=>  x >= log(3 * 99)
 x = math.log(3 * 99)
-shown = regard.lesson("attention", set={"sequence": "ABAA", "q": (0.0, x)})
-print(x, shown.value("output in base e"))
-assert abs(shown.value("output in base e")[1] - 0.99) < 1e-9""",
+solved = regard.lesson("attention", set={"sequence": "ABAA", "q": (0.0, x)})
+print(x, solved.value("output in base e"))
+assert abs(solved.value("output in base e")[1] - 0.99) < 1e-9""",
     ),
     "scores": Exercise(
-        "For which pairs of vectors does the scale not matter to the order of the scores? Try two keys with "
-        "one query.",
+        "For which pairs of vectors does the scale not matter to the order of the scores? Try two keys "
+        "with one query.",
         """\
 import regard
 
@@ -117,8 +115,8 @@ print("The order is the same for all vectors: a positive factor keeps it. Only t
     "changes.")""",
     ),
     "attentive": Exercise(
-        "How many scores are computed for a text of n words in all? Write the formula, and check it for six "
-        "words.",
+        "How many scores are computed for a text of n words in all? Write the formula, and check it for "
+        "six words.",
         """\
 import regard
 
@@ -135,13 +133,13 @@ import regard
 
 # e^s = e^4 + 7: the sentinel's power equals the sum of the powers of the eight words
 s = math.log(math.exp(4) + 7)
-shown = regard.lesson("copying", set={"sentinel": s})
-print(s, shown.value("gate"))
-assert abs(shown.value("gate") - 0.5) < 1e-9""",
+solved = regard.lesson("copying", set={"sentinel": s})
+print(s, solved.value("gate"))
+assert abs(solved.value("gate") - 0.5) < 1e-9""",
     ),
     "translation": Exercise(
-        "Force the second word of the translation to attend to 'you' instead of 'love'. What does the model "
-        "write?",
+        "Force the second word of the translation to attend to 'you' instead of 'love'. What does the "
+        "model write?",
         """\
 import regard
 from regard.lessons.shipped import path_of
@@ -169,11 +167,11 @@ assert changed == [4]  # each row has its own softmax""",
         """\
 import regard
 
-shown = regard.lesson("positions", set={"first": "dog bites man", "second": "man bites dog"})
+solved = regard.lesson("positions", set={"first": "dog bites man", "second": "man bites dog"})
 for kind in ("index", "onehot", "sinusoidal", "learned", "rotary"):
-    print(kind, shown.value(f"difference with {kind}"))
-    assert shown.value(f"difference with {kind}") > 1e-3
-assert shown.value("difference with none") < 1e-12""",
+    print(kind, solved.value(f"difference with {kind}"))
+    assert solved.value(f"difference with {kind}") > 1e-3
+assert solved.value("difference with none") < 1e-12""",
     ),
     "heads": Exercise(
         "Which head does the model need when the answer is the first name instead of the second?",
@@ -181,15 +179,14 @@ assert shown.value("difference with none") < 1e-12""",
 import regard
 
 for story in ("Ms. Green knew Mr. Smith . then Mr.", "Ms. Green knew Mr. Smith . then Ms."):
-    shown = regard.lesson("heads", set={"story": story})
-    chances = next(step for step in shown.steps if step.title == "Without each head").values
+    solved = regard.lesson("heads", set={"story": story})
+    chances = next(step for step in solved.steps if step.title == "Without each head").values
     needed = min(chances, key=chances.get)
-    print(story, max(shown.value("likeliest"), key=shown.value("likeliest").get), needed)""",
+    print(story, max(solved.value("likeliest"), key=solved.value("likeliest").get), needed)""",
     ),
     "masking": Exercise(
         "What is the loss of a model that knows nothing, on a vocabulary of V words? Compare it with the "
-        "model that was "
-        "trained without its mask and then reads with it.",
+        "model that was trained without its mask and then reads with it.",
         """\
 import math
 import regard
@@ -201,14 +198,14 @@ print(math.log(V), loss)
 assert loss > 1""",
     ),
     "walk": Exercise(
-        "Compute one attention weight of layer 0 by hand: take the scores of 'he' from the lesson, and apply "
-        "the softmax.",
+        "Compute one attention weight of layer 0 by hand: take the scores of 'he' from the lesson, and "
+        "apply the softmax.",
         """\
 import math
 import regard
 
-shown = regard.lesson("walk")
-scores, weights = shown.value("scaled scores of he"), shown.value("weights of he")
+solved = regard.lesson("walk")
+scores, weights = solved.value("scaled scores of he"), solved.value("weights of he")
 powers = [math.exp(score) for score in scores]
 by_hand = [power / sum(powers) for power in powers]
 print(by_hand)
@@ -219,8 +216,8 @@ assert max(abs(a - b) for a, b in zip(by_hand, weights)) < 1e-9""",
         """\
 import regard
 
-shown = regard.lesson("backpack", set={"other": "That flu was sick", "senses": ("flu 0,0,0,1 0,0,0,0",)})
-print(shown.value("sentiment, That flu was sick"))
-assert shown.value("sentiment, That flu was sick") == [0, 1]""",
+solved = regard.lesson("backpack", set={"other": "That flu was sick", "senses": ("flu 0,0,0,1 0,0,0,0",)})
+print(solved.value("sentiment, That flu was sick"))
+assert solved.value("sentiment, That flu was sick") == [0, 1]""",
     ),
 }

@@ -26,7 +26,8 @@ def forgetting(families: tuple[str, ...] = FAMILIES) -> list[Step]:
     reach = {}
     for name, run in runs.items():
         reach[name], _ = gradient_reach(run.model.float(), _rows(run))
-    return [_gradients(reach), *_powers(runs), _time(runs)]
+    powers = power_norms(runs["rnn"].model)["layer0"] if "rnn" in runs else {}
+    return [_gradients(reach, powers), *_powers(runs, powers), _time(runs)]
 
 
 def _rows(run: Run) -> torch.Tensor:
@@ -37,11 +38,15 @@ def _rows(run: Run) -> torch.Tensor:
     return torch.cat([rows.new_full((ROWS, 1), run.model.start), rows], 1)
 
 
-def _gradients(reach: dict[str, dict[int, float]]) -> Step:
-    lines = {
-        name: [(float(k), max(value, SMALLEST)) for k, value in curve.items()]
-        for name, curve in reach.items()
-    }
+def _points(curve: dict[int, float]) -> list[tuple[float, float]]:
+    """Return the points of a curve that a picture can show."""
+    return [(float(k), value) for k, value in curve.items() if value >= SMALLEST]
+
+
+def _gradients(reach: dict[str, dict[int, float]], powers: dict[int, float]) -> Step:
+    lines = {name: _points(curve) for name, curve in reach.items()}
+    if powers:
+        lines["V^k of the rnn"] = _points(powers)
     far = {name: curve[max(curve)] for name, curve in reach.items()}
     fifty = {name: curve[50] for name, curve in reach.items()}
     most, least = max(far, key=lambda name: far[name]), min(far, key=lambda name: far[name])
@@ -53,8 +58,7 @@ def _gradients(reach: dict[str, dict[int, float]]) -> Step:
             for name in reach
         )
         + f". The farthest reach has the {most}, the shortest the {least}: attention gives the past a direct "
-        "path for the "
-        "gradient.",
+        "path for the gradient.",
         {name: [curve[k] for k in SHOWN if k in curve] for name, curve in reach.items()},
         Curves(
             lines,
@@ -67,8 +71,7 @@ def _gradients(reach: dict[str, dict[int, float]]) -> Step:
         latex=r"\frac{\lVert \partial L_t / \partial w_{t-k} \rVert}{\lVert \partial L_t / \partial w_{t-1} "
         r"\rVert}",
         intro="Small character models, trained for a minute on the built-in text. How much would the loss "
-        "change if a character k "
-        "steps back changed a little?",
+        "change if a character k steps back changed a little?",
         question=ask(
             "Which model's gradient vanishes first?",
             (least, f"At {max(reach[least])} characters it is {far[least]:.1e} of that at 1."),
@@ -81,22 +84,19 @@ def _gradients(reach: dict[str, dict[int, float]]) -> Step:
     )
 
 
-def _powers(runs: dict[str, Run]) -> list[Step]:
+def _powers(runs: dict[str, Run], curve: dict[int, float]) -> list[Step]:
     """|| V^k || of the trained RNN, if it is one of the families."""
-    if "rnn" not in runs:
+    if not curve:
         return []
-    (curve,) = power_norms(runs["rnn"].model).values()
-    V = next(module for module in runs["rnn"].model.modules() if type(module) is torch.nn.RNN).weight_hh_l0
-    largest = float(torch.linalg.eigvals(V.detach().double()).abs().max())
-    lines = {"V^k": [(float(k), max(value, SMALLEST)) for k, value in curve.items()]}
+    layer = next(module for module in runs["rnn"].model.modules() if type(module) is torch.nn.RNN)
+    largest = float(torch.linalg.eigvals(layer.get_parameter("weight_hh_l0").detach().double()).abs().max())
     grows = curve[max(curve)] > 1
     return [
         Step(
             "V^k of the trained RNN",
             "h_i is about sum_j V^(i-j) W w_j",
             f"The largest eigenvalue of V has size {largest:.3f}. The norm of V^k is {curve[1]:.2g} at k = "
-            f"1, {curve[50]:.2g} at 50 "
-            f"and {curve[500]:.2g} at 500. "
+            f"1, {curve[50]:.2g} at 50 and {curve[500]:.2g} at 500. "
             + (
                 "It grows, and tanh, whose slope is at most 1, keeps the states bounded and cuts the "
                 "gradient down."
@@ -104,7 +104,9 @@ def _powers(runs: dict[str, Run]) -> list[Step]:
                 else "It vanishes, and with it what the state knows of old words."
             ),
             {"largest eigenvalue": largest, "V^k": [curve[k] for k in SHOWN]},
-            Curves(lines, "k", "norm of V^k", "powers of a trained V", log_x=True, log_y=True),
+            Curves(
+                {"V^k": _points(curve)}, "k", "norm of V^k", "powers of a trained V", log_x=True, log_y=True
+            ),
             latex=r"h_i \approx \sum_j V^{i-j} W w_j",
             intro="The matrix V of the RNN above, multiplied by itself.",
         )
@@ -129,7 +131,7 @@ def _time(runs: dict[str, Run]) -> Step:
             for name, points in steps.items()
         )
         + ". On a GPU, which computes many products at once, the number of sequential steps decides.",
-        {name: [count for _, count in points] for name, points in steps.items()},
+        {f"steps of {name}": [count for _, count in points] for name, points in steps.items()},
         Row(
             [
                 Curves(steps, "characters", "sequential steps", log_x=True, log_y=True),

@@ -52,8 +52,7 @@ def masking(weights: Matrix = WEIGHTS) -> list[Step]:
             "One row at a time",
             "the same sums",
             "Training computes all rows in parallel. Generation computes one row after the other, because "
-            "row t "
-            "needs word t, which row t - 1 has just produced.",
+            "row t needs word t, which row t - 1 has just produced.",
             {"largest difference": float((once - alone).abs().max())},
             latex=r"h_t = \sum_{j \le t} a_{tj} v_j",
             intro="Each row again, from the words up to it alone, without a mask.",
@@ -101,8 +100,7 @@ def _all_rows(once: Tensor, weights: Matrix) -> Step:
         Grid(numbers(once), [f"h_{t + 1}" for t in range(last)], [f"v_{t + 1}" for t in range(last)]),
         latex=r"h_t = \sum_j \mathrm{softmax}_j(S_{tj})\, v_j",
         intro="The scores are chosen to give the lecture's weights. v_1, v_2, ... are unit vectors, so that "
-        "each h shows "
-        "its weights.",
+        "each h shows its weights.",
     )
 
 
@@ -130,8 +128,7 @@ def _losses(once: Tensor) -> Step:
         Grid(numbers(chances), [f"from h_{t + 1}" for t in range(count)], words, "P(next word)"),
         latex=r"P(w_{t+1}) = \mathrm{softmax}(U h_t), \quad L = \frac{1}{T}\sum_t -\log P(w_{t+1})",
         intro=f"'{' '.join(words)}': h_1 predicts '{words[1]}', h_2 predicts '{words[2]}', and so on. U is "
-        "chosen "
-        "so that each h points at its word.",
+        "chosen so that each h points at its word.",
         question=ask(
             "Which word does h_2 predict?",
             (words[2], "Row t predicts word t + 1: h_2 has read two words."),
@@ -154,8 +151,7 @@ def _cheating(count: int, keys: Tensor) -> Step:
         "Cheating",
         "no q_2 . k_3",
         "Without the mask, a query for the next word finds the next word: the loss falls to "
-        f"{losses['future seen']:.2g}, "
-        f"from {losses['future hidden']:.3g}.",
+        f"{losses['future seen']:.2g}, from {losses['future hidden']:.3g}.",
         losses,
         Bars(list(losses.values()), list(losses), "loss"),
         latex=r"q_2 \cdot k_3",
@@ -176,9 +172,8 @@ def _trained_without_mask() -> Step:
         "A model trained without its mask",
         "loss on 100 stories; then both models write with the mask, as generation must",
         f"The model without a mask has a loss of {without:.3f}, and it has learned to copy the next word. "
-        "When it writes, there "
-        f"is no next word: its loss is {losses['trained without, read with it']:.2f}. It writes "
-        f"'{texts['without']}'; the model "
+        "When it writes, there is no next word: its loss is "
+        f"{losses['trained without, read with it']:.2f}. It writes '{texts['without']}'; the model "
         f"trained with the mask writes '{texts['with the mask']}'.",
         losses,
         Bars(list(losses.values()), list(losses), "loss (nats a word)"),

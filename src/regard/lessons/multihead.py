@@ -34,22 +34,19 @@ def heads(story: str = STORY) -> list[Step]:
         for layer in range(config.layers)
         for head in range(config.heads)
     }
-    looked = {
-        name: words[max(range(len(words)), key=lambda j, row=row: row[j])] for name, row in rows.items()
-    }  # type: ignore[misc]
+    looked = {name: words[row.index(max(row))] for name, row in rows.items()}
     return [
         _shapes(config, look, words),
         Step(
             "Where each head looks",
             "the row of the last word",
-            f"The model predicts '{best[0][0]}' ({best[0][1]:.3f}). At '{words[-1]}' its heads look most at "
-            f"{listed([f'{word!r} ({name})' for name, word in looked.items()])}.",
+            f"The model predicts '{best[0][0]}' ({best[0][1]:.3f}). At '{words[-1]}' its heads look most "
+            f"at {listed([f'{word!r} ({name})' for name, word in looked.items()])}.",
             {"likeliest": dict(best), "rows": list(rows.values())},
             Grid(list(rows.values()), list(rows), words, "weights of the last word", 2),
             latex=r"\mathrm{softmax}\left(\frac{q_t K^\top}{\sqrt{d_k}}\right)",
             intro=f"A Transformer of {config.layers} layers and {config.heads} heads, trained on stories "
-            "such as "
-            f"'{lines(names, 1, 3)[0]}'. The text is '{story}'.",
+            f"such as '{lines(names, 1, 3)[0]}'. The text is '{story}'.",
         ),
         _without_each(run, ids_1T, best[0], list(rows)),
         _claims(run),
@@ -63,14 +60,12 @@ def _shapes(config: Transformer.Config, look: Look, words: list[str]) -> Step:
         "Split, attend, join, project",
         "head_h = softmax(Q_h K_h^T / sqrt(d_k)) V_h;  [head_1; ...; head_H] W",
         f"{maps[0]} maps of {maps[1]} x {maps[2]} weights, {mixed[0]} outputs of width {mixed[2]}; joined "
-        "and projected they are "
-        f"{projected[1]} wide again.",
+        f"and projected they are {projected[1]} wide again.",
         {"maps": maps, "mixed": mixed, "projected": projected},
         latex=r"\mathrm{head}_h = \mathrm{softmax}\left(\frac{Q_h K_h^\top}{\sqrt{d_k}}\right) V_h, \qquad "
         r"[\mathrm{head}_1; \ldots; \mathrm{head}_H]\, W",
         intro=f"Each of the {config.heads} heads has its own queries, keys and values of width "
-        f"{config.width // config.heads}. "
-        f"{len(words)} tokens are read.",
+        f"{config.width // config.heads}. {len(words)} tokens are read.",
         question=ask(
             f"How wide is each of the {config.heads} heads at width {config.width}?",
             (
@@ -98,14 +93,14 @@ def _without_each(run: Run, ids_1T: Tensor, best: tuple[str, float], heads: list
         with torch.no_grad():
             look = Look([], {f"layer{layer}.heads": silence})
             prediction, _ = run.model.read_from_start(ids_1T, look=look)
-        chances[name] = float(prediction.log_probs()[0, -1, token].exp())
+        chances[name] = float(prediction.log_probs().detach()[0, -1, token].exp())
     needed = min(chances, key=lambda name: chances[name])
     spare = max(chances, key=lambda name: chances[name])
     return Step(
         "Without each head",
         f"P({word}) after the output of one head is set to 0",
-        f"Without {needed}, P({word}) falls from {whole:.3f} to {chances[needed]:.3f}; without {spare} it is "
-        f"{chances[spare]:.3f}. Not every head is needed for this prediction.",
+        f"Without {needed}, P({word}) falls from {whole:.3f} to {chances[needed]:.3f}; without {spare} it "
+        f"is {chances[spare]:.3f}. Not every head is needed for this prediction.",
         {"whole": whole} | chances,
         Bars(
             [whole, *chances.values()], ["all heads", *(f"without {name}" for name in chances)], f"P({word})"
@@ -139,8 +134,7 @@ def _claims(run: Run) -> Step:
         "Do heads specialise?",
         "a label needs a score halfway from chance to 1",
         f"{said}: in theory heads specialise, and in practice it is hard to say what one does. Clear "
-        "specialists need longer "
-        "training and more text: try `regard heads` on a run of your own.",
+        "specialists need longer training and more text: try `regard heads` on a run of your own.",
         {"labelled": len(labels), "heads": len(rows), "scores": scores},
         Grid(
             scores,
@@ -150,6 +144,5 @@ def _claims(run: Run) -> Step:
             2,
         ),
         intro="Lectures say that heads specialise: on near words, on nouns, on names. `regard heads` tests "
-        "the claim on random "
-        "sequences and on text.",
+        "the claim on random sequences and on text.",
     )

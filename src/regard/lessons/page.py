@@ -13,8 +13,9 @@ def page(shown: Lesson) -> str:
     before = f"Builds on: {', '.join(shown.builds_on)}." if shown.builds_on else ""
     steps = "".join(_step(number, step) for number, step in enumerate(shown.steps, 1))
     exercise = (
-        f"<section><h2>Exercise</h2><p>{html.escape(shown.exercise.task)}</p><details><summary>A solution"
-        f"</summary><pre class='wide'>{html.escape(shown.exercise.solution)}</pre></details></section>"
+        f"<section><h2>Exercise</h2><p>{html.escape(shown.exercise.task)}</p><details><summary>A "
+        "solution</summary><pre "
+        f"class='wide'>{html.escape(shown.exercise.solution)}</pre></details></section>"
     )
     return (
         template.replace("{{title}}", html.escape(shown.name))
@@ -47,12 +48,11 @@ def _math(step: Step) -> str:
 def _question(question: Question) -> str:
     choices = "".join(
         f"<button type='button' data-right='{str(choice.right).lower()}' "
-        f"data-reason='{html.escape(choice.reason, quote=True)}'>"
-        f"{html.escape(choice.text)}</button>"
+        f"data-reason='{html.escape(choice.reason, quote=True)}'>{html.escape(choice.text)}</button>"
         for choice in question.choices
     )
     return (
-        f"<div class='question'><p><b>{html.escape(question.text)}</b></p><div class='choices'>{choices}"
-        "<button type='button' class='skip'>Show the numbers</button></div>"
-        "<p class='reason' aria-live='polite'></p></div>"
+        f"<div class='question'><p><b>{html.escape(question.text)}</b></p><div "
+        f"class='choices'>{choices}<button type='button' class='skip'>Show the numbers</button></div><p "
+        "class='reason' aria-live='polite'></p></div>"
     )

@@ -54,8 +54,7 @@ def recurrence(
             "The loss of the batch",
             "the average over all tokens of all sentences",
             f"{int(weight)} words are predicted in {len(lines)} sentences. A longer sentence counts more, "
-            "because it has more "
-            "words.",
+            "because it has more words.",
             {
                 "loss of the batch": float(batch_loss.detach() / weight),
                 "losses of the batch": [row[: len(ids) - 1] for row, ids in zip(nll, rows, strict=True)],
@@ -73,16 +72,6 @@ def _reading(model: Rnn, words: list[str], look: Look, width: int) -> list[Step]
     W, V = (kernel.get_parameter(f"weight_{part}_l0").detach() for part in ("ih", "hh"))
     names = [f"{place}" for place in range(width)]
     states = [numbers(look.values[f"layer{layer}.hidden"][0]) for layer in range(LAYERS)]
-    bias = sum(kernel.get_parameter(f"bias_{part}_l0").detach() for part in ("ih", "hh"))
-    w_TD, h_D = look.values["embedding"][0].detach(), torch.zeros(width, dtype=torch.float64)
-    summed, exact = [], []
-    for place in range(len(words)):
-        h_D = W @ w_TD[place] + bias + V @ h_D  # without tanh, so the state is a sum over the words
-        summed.append(h_D)
-        exact.append(look.values["layer0.hidden"][0, place].detach())
-    terms = torch.stack(
-        [torch.linalg.matrix_power(V, len(words) - 1 - j) @ (W @ w_TD[j] + bias) for j in range(len(words))]
-    )
     return [
         Step(
             "The weights",
@@ -103,9 +92,8 @@ def _reading(model: Rnn, words: list[str], look: Look, width: int) -> list[Step]
         Step(
             "Reading",
             "layer 1 reads the words, layer 2 reads the states of layer 1",
-            f"After '{words[-1]}' the state of layer 1 is {vector(states[0][-1])}. It is all that the model "
-            "keeps of "
-            f"{len(words)} words. At '{words[0]}' the state knows '{words[0]}' only.",
+            f"After '{words[-1]}' the state of layer 1 is {vector(states[0][-1])}. It is all that the "
+            f"model keeps of {len(words)} words. At '{words[0]}' the state knows '{words[0]}' only.",
             {"h": states[-1]},
             Row(
                 [
@@ -116,31 +104,46 @@ def _reading(model: Rnn, words: list[str], look: Look, width: int) -> list[Step]
             latex=r"h^{(2)}_i = \tanh(W^{(2)} h^{(1)}_i + V^{(2)} h^{(2)}_{i-1})",
             intro="Each state is computed from the word and from the state before it. Layers are stacked.",
         ),
-        Step(
-            "The state as a sum over the words",
-            "h_i is about sum_j V^(i-j) W w_j",
-            f"Without tanh the state at '{words[-1]}' is exactly this sum, {vector(numbers(summed[-1]))}; "
-            "with tanh it is "
-            f"{vector(numbers(exact[-1]))}. The first word's term, {vector(numbers(terms[0]))}, has been "
-            "multiplied by V "
-            f"{len(words) - 1} times.",
-            {
-                "sum": numbers(summed[-1]),
-                "sum of the terms": numbers(terms.sum(0)),
-                "state": numbers(exact[-1]),
-            },
-            Grid(
-                [*numbers(terms), numbers(summed[-1]), numbers(exact[-1])],
-                [f"V^{len(words) - 1 - j} W {word}" for j, word in enumerate(words)] + ["sum", "h with tanh"],
-                [f"h_{n}" for n in names],
-                "terms of h",
-                2,
-            ),
-            latex=r"h_i \approx \sum_j V^{i-j} W w_j",
-            intro="Take tanh away and unroll. What a word leaves in the state is its vector, times a power "
-            "of V.",
-        ),
+        _unrolled(model, words, look, width),
     ]
+
+
+def _unrolled(model: Rnn, words: list[str], look: Look, width: int) -> Step:
+    """The state without tanh: a sum over the words."""
+    kernel = model.recurrence.kernels[0]
+    W, V = (kernel.get_parameter(f"weight_{part}_l0").detach() for part in ("ih", "hh"))
+    names = [f"{place}" for place in range(width)]
+    bias = sum(kernel.get_parameter(f"bias_{part}_l0").detach() for part in ("ih", "hh"))
+    w_TD, h_D = look.values["embedding"][0].detach(), torch.zeros(width, dtype=torch.float64)
+    summed, exact = [], []
+    for place in range(len(words)):
+        h_D = W @ w_TD[place] + bias + V @ h_D  # without tanh, so the state is a sum over the words
+        summed.append(h_D)
+        exact.append(look.values["layer0.hidden"][0, place].detach())
+    terms = torch.stack(
+        [torch.linalg.matrix_power(V, len(words) - 1 - j) @ (W @ w_TD[j] + bias) for j in range(len(words))]
+    )
+    return Step(
+        "The state as a sum over the words",
+        "h_i is about sum_j V^(i-j) W w_j",
+        f"Without tanh the state at '{words[-1]}' is exactly this sum, {vector(numbers(summed[-1]))}; "
+        f"with tanh it is {vector(numbers(exact[-1]))}. The first word's term, "
+        f"{vector(numbers(terms[0]))}, has been multiplied by V {len(words) - 1} times.",
+        {
+            "sum": numbers(summed[-1]),
+            "sum of the terms": numbers(terms.sum(0)),
+            "state": numbers(exact[-1]),
+        },
+        Grid(
+            [*numbers(terms), numbers(summed[-1]), numbers(exact[-1])],
+            [f"V^{len(words) - 1 - j} W {word}" for j, word in enumerate(words)] + ["sum", "h with tanh"],
+            [f"h_{n}" for n in names],
+            "terms of h",
+            2,
+        ),
+        latex=r"h_i \approx \sum_j V^{i-j} W w_j",
+        intro="Take tanh away and unroll. What a word leaves in the state is its vector, times a power of V.",
+    )
 
 
 def _sentence_loss(words: list[str], losses: Tensor) -> Step:
@@ -149,7 +152,7 @@ def _sentence_loss(words: list[str], losses: Tensor) -> Step:
     return Step(
         "The loss of a sentence",
         f"L = ({' + '.join(names)}) / {count},  L_t = -log P(w_{{t+1}} | w_1..w_t)",
-        f"Their average is {float(losses.mean()):.3f}. A uniform guess: log of the vocabulary's size.",
+        f"Their average is {float(losses.detach().mean()):.3f}. Guessing: log of the vocabulary's size.",
         {"losses": values, "loss": float(losses.detach().mean())},
         Bars(values, [f"-log P({word} | ...)" for word in words[1:]], "losses"),
         latex=r"L = \frac{1}{T} \sum_t L_t, \qquad L_t = -\log P(w_{t+1} \mid w_1 \ldots w_t)",
@@ -188,10 +191,8 @@ def _through_time(words: list[str], norms: list[float]) -> Step:
         "Gradients through time",
         "dL_last / dw_j contains V^(i-j);  V^k vanishes or explodes with its largest eigenvalue",
         f"{says} {'They shrink with the distance.' if falls else 'They need not shrink at every step.'} "
-        "After 50 steps, an "
-        f"eigenvalue of 0.9 leaves {eigen['eigenvalue 0.9'][2]:.4f} and 1.1 makes "
-        f"{eigen['eigenvalue 1.1'][2]:.0f}. "
-        "The lesson `forgetting` measures this on trained models.",
+        f"After 50 steps, an eigenvalue of 0.9 leaves {eigen['eigenvalue 0.9'][2]:.4f} and 1.1 makes "
+        f"{eigen['eigenvalue 1.1'][2]:.0f}. The lesson `forgetting` measures this on trained models.",
         {"gradient": norms} | eigen,
         Row([Bars(norms, words, "gradient of the last loss"), Curves(lines, "k", "norm of V^k", log_y=True)]),
         latex=r"\frac{\partial L_t}{\partial w_j} \propto V^{t-j}",
@@ -222,9 +223,9 @@ def _gated(gates: tuple[float, ...]) -> Step:
     return Step(
         "The LSTM's gates",
         "c_i = f * c_{i-1} + i * g",
-        f"{kept} of {len(gates)} components are kept whole and {forgotten} are erased. An RNN overwrites all "
-        "of its memory at "
-        "every step; a gate of 1 keeps a component, and its gradient, for as long as it stays open.",
+        f"{kept} of {len(gates)} components are kept whole and {forgotten} are erased. An RNN overwrites "
+        "all of its memory at every step; a gate of 1 keeps a component, and its gradient, for as long "
+        "as it stays open.",
         {
             "cell before": numbers(cell[0, 0]),
             "forget gate": list(gates),
@@ -262,14 +263,12 @@ def attentive(
             "Looking back",
             "a_ij = softmax over j < i of h_i . h_j",
             f"'{final}' is word {len(words)} and has {last} scores. The first word has none. The model is "
-            "random, so its weights "
-            "mean nothing yet.",
+            "random, so its weights mean nothing yet.",
             {"scores at each word": counts, "weights": numbers(weights_TT)},
             Grid(numbers(weights_TT), words, words, "a"),
             latex=r"a_{ij} = \mathrm{softmax}_{j < i}(h_i \cdot h_j)",
             intro="The query is the current state, and the keys are the states strictly before it. The row "
-            "of scores grows with "
-            "every word.",
+            "of scores grows with every word.",
             question=ask(
                 f"How many scores are there at '{final}', word {len(words)}?",
                 (str(last), "One for each earlier state; its own state is the query."),
@@ -289,8 +288,8 @@ def attentive(
         Step(
             "Join and predict",
             "P(w) = softmax(U tanh(W [h_i; c_i]))",
-            f"The joined vector has {2 * width} numbers. The past now has a direct path to the prediction, "
-            "and so has the gradient.",
+            f"The joined vector has {2 * width} numbers. The past now has a direct path to the "
+            "prediction, and so has the gradient.",
             {
                 "joined width": 2 * width,
                 "vocabulary": tokenizer.size,
@@ -319,9 +318,8 @@ def _trained(story: str) -> Step:
     return Step(
         "A trained model",
         "LSTM of width 16 with bilinear attention",
-        f"It predicts '{best[0][0]}' ({best[0][1]:.3f}). At the last word it looks most at {named}, {also}. "
-        "A warning: weights can "
-        "be looked at, and they are not an explanation (`regard doubt`).",
+        f"It predicts '{best[0][0]}' ({best[0][1]:.3f}). At the last word it looks most at {named}, "
+        f"{also}. A warning: weights can be looked at, and they are not an explanation (`regard doubt`).",
         {"likeliest": dict(best), "last row": last},
         Grid(weights, words, words, "a", 2),
         latex=r"a_{ij} = \mathrm{softmax}_{j < i}(h_i^\top W h_j)",

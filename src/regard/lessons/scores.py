@@ -36,15 +36,14 @@ def scores(
             "The same two vectors",
             "; ".join(formulas),
             f"The dot product is {dot:g}. Divided by sqrt({len(q)}), it is {scaled:.4g}. The additive and "
-            "the bilinear "
-            "score depend on their weights: after training they can call any two vectors alike.",
+            "the bilinear score depend on their weights: after training they can call any two vectors "
+            "alike.",
             dict(values),
             Bars(list(values.values()), list(values), f"scores of q = {vector(q)} and k = {vector(k)}"),
             latex=r"w_2 \cdot \tanh(W_1 [q;k]), \quad q^\top W k, \quad q^\top k, \quad "
             r"\frac{q^\top k}{\sqrt{d_k}}",
             intro="The first two have learned weights, which are random here. Bahdanau's score is the "
-            "additive score, "
-            "Vaswani's is the scaled dot product.",
+            "additive score, Vaswani's is the scaled dot product.",
             question=ask(
                 f"What is the scaled dot product of {vector(q)} and {vector(k)}?",
                 (f"{scaled:.4g}", f"q . k = {dot:g}, divided by the square root of the width {len(q)}."),
@@ -75,12 +74,9 @@ def _why_scale(widths: tuple[float, ...]) -> Step:
         "Why scale",
         "q . k of d numbers of spread 1 has spread sqrt(d);  softmax(Q K^T / sqrt(d_k))",
         f"At width {int(widths[-1])} the spread of the dot products is {last[0]:.1f}, that of the scaled "
-        f"ones {last[1]:.2f}. "
-        f"The entropy of the softmax is {last[2]:.2f} nats without the scale (width {int(widths[0])}: "
-        f"{first[2]:.2f}): "
-        "nearly all weight is on one key, and the gradient of a saturated softmax is nearly 0. With the "
-        "scale it is "
-        f"{last[3]:.2f}.",
+        f"ones {last[1]:.2f}. The entropy of the softmax is {last[2]:.2f} nats without the scale (width "
+        f"{int(widths[0])}: {first[2]:.2f}): nearly all weight is on one key, and the gradient of a "
+        f"saturated softmax is nearly 0. With the scale it is {last[3]:.2f}.",
         columns,
         Curves(lines, "width", "entropy (nats)", "softmax over 64 random keys", log_x=True),
         latex=r"\mathrm{Var}(q \cdot k) = d \quad\Rightarrow\quad "

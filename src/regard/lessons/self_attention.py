@@ -62,8 +62,8 @@ def _bare(words: list[str]) -> Step:
         "The matrix is symmetric here."
         if equal
         else f"The scores are symmetric, and the weights are not: '{words[i]}' gives '{words[j]}' "
-        f"{free[i, j]:.3f}, and "
-        f"'{words[j]}' gives '{words[i]}' {free[j, i]:.3f}, because each row is divided by its own sum."
+        f"{free[i, j]:.3f}, and '{words[j]}' gives '{words[i]}' {free[j, i]:.3f}, because each row is "
+        "divided by its own sum."
     )
     return Step(
         "Without parameters",
@@ -73,8 +73,8 @@ def _bare(words: list[str]) -> Step:
         Grid(numbers(free), words, words, "w: row i attends to column j"),
         latex=r"y_i = \sum_j w_{ij} x_j, \qquad w = \mathrm{softmax}_j(x_i^\top x_j)",
         intro="The weights come from the words' vectors alone (random here). A vector x_i has three roles: "
-        "it is weighed "
-        "in the outputs of others, it asks for its own weights, and it answers when others ask.",
+        "it is weighed in the outputs of others, it asks for its own weights, and it answers when others "
+        "ask.",
         question=ask(
             "x_i . x_j equals x_j . x_i. Is w_ij equal to w_ji?",
             (
@@ -129,8 +129,7 @@ def _projected(words: list[str], weights: Matrix) -> Step:
         latex=r"q_i = W_q x_i, \; k_i = W_k x_i, \; v_i = W_v x_i; \quad "
         r"w_{ij} = \mathrm{softmax}_j(q_i^\top k_j); \quad y_i = \sum_j w_{ij} v_j",
         intro="Three maps give each role its own vector. Here the words are one-hot, W_k = W_v = I, and W_q "
-        "holds the "
-        "logarithms of the wanted weights, so that the softmax gives them back.",
+        "holds the logarithms of the wanted weights, so that the softmax gives them back.",
         question=ask(
             f"Which word has the largest share in the new vector of '{words[0]}'?",
             (words[most], f"Its weight is {first[most]:g}."),
@@ -158,7 +157,7 @@ def _reading(sentence: str) -> Step:
             blank_1T = torch.cat([ids_1T.new_tensor([[run.model.start]]), ids_1T[:, 1:]], 1)
             prediction, _ = run.model.read_from_start(blank_1T, look=look)
         maps[name] = numbers(look.maps["layer0.attention"]()[0, 0])
-        chances[name] = float(prediction.log_probs()[0, 0, token].exp())
+        chances[name] = float(prediction.log_probs().detach()[0, 0, token].exp())
     row = maps["reader"][0]
     best = max(range(len(words)), key=lambda place: row[place])
     return Step(
@@ -166,9 +165,9 @@ def _reading(sentence: str) -> Step:
         "row 1 without a mask: all words;  with the causal mask: itself alone",
         f"Without a mask, {BLANK} gives '{words[best]}' {row[best]:.3f} of its weight, and P({hidden}) = "
         f"{chances['reader']:.3f}. With the causal mask the first word sees only itself: its weight is "
-        f"{maps['causal-reader'][0][0]:g}, and P({hidden}) = {chances['causal-reader']:.3f}, one guess among "
-        "three prizes. "
-        "A recurrent model is in the same place: its state at the first word knows the first word only.",
+        f"{maps['causal-reader'][0][0]:g}, and P({hidden}) = {chances['causal-reader']:.3f}, one guess "
+        "among three prizes. A recurrent model is in the same place: its state at the first word knows "
+        "the first word only.",
         {
             "P without a mask": chances["reader"],
             "P with a mask": chances["causal-reader"],
@@ -184,8 +183,7 @@ def _reading(sentence: str) -> Step:
         latex=r"w_{1\cdot} \in \mathbb{R}^n \text{ without a mask}, \qquad w_{1\cdot} = [1, 0, \ldots, 0] "
         r"\text{ causal}",
         intro=f"Two Transformers of one layer, trained for seconds on sentences such as '{sentence}'. The "
-        "first word is "
-        "hidden. The field at the end decides which prize it is.",
+        "first word is hidden. The field at the end decides which prize it is.",
         question=ask(
             f"Where does {BLANK} look, in the reader without a mask?",
             (words[best], f"It has {row[best]:.3f} of the weight: the word that decides the hidden one."),
@@ -224,8 +222,7 @@ def positions(first: str = "Jack gave water to Jill", second: str = "Jill gave w
             "Two sentences of the same words",
             "{x_1, ..., x_n} -> {y_1, ..., y_n}",
             f"Without positions the outputs of both sentences are the same set (difference {none:.1e}): "
-            "self-attention "
-            "cannot tell who gave and who got.",
+            "self-attention cannot tell who gave and who got.",
             {"words": len(vocabulary), "difference with none": none},
             latex=r"\{x_1, \ldots, x_n\} \to \{y_1, \ldots, y_n\}",
             intro=f"{first} / {second}",
@@ -239,9 +236,8 @@ def positions(first: str = "Jack gave water to Jill", second: str = "Jill gave w
         Step(
             "All encodings beside each other",
             "the largest distance of an output to the nearest output of the other sentence",
-            "Every encoding makes the two sentences different. Which one is best is a matter of measurement: "
-            "see "
-            "`--positions` of regard train transformer.",
+            "Every encoding makes the two sentences different. Which one is best is a matter of "
+            "measurement: see `--positions` of regard train transformer.",
             {},
             Bars(list(differences.values()), list(differences)),
         ),
@@ -265,8 +261,7 @@ ABOUT = {
     "sinusoidal": "Sines and cosines of several frequencies are added.",
     "learned": "Each position has a vector of its own, which is learned (random here).",
     "rotary": "Queries and keys are rotated by angles that grow with the position, so that their product "
-    "depends on the "
-    "distance. The picture shows the angles.",
+    "depends on the distance. The picture shows the angles.",
 }
 
 

@@ -31,10 +31,7 @@ def backpack(
     other: str = "That surgery was sick",
     senses: tuple[str, ...] = ("-",),
 ) -> list[Step]:
-    """Sense vectors, weighted by the evidence of the other words: the same word is positive or negative.
-
-    `--set senses="cool 1,0,1,0 0,0,0,0"` adds words of your own: two senses of four components each.
-    """
+    """Sense vectors, weighted by the evidence of the other words: the same word is positive or negative."""
     table = SENSES | _own(senses)
     steps = []
     for text in (sentence, other):
@@ -72,62 +69,31 @@ def _worked(text: str, table: dict[str, tuple], name: str) -> list[Step]:
         sum_senses(torch.diag_embed(weights_TL.T)[None], senses_TLD.transpose(0, 1)[None])[0]
         for weights_TL in (alpha_TL, query_TL)
     )
-    last, positive, negative = words[-1], float(output_TD[-1, 0]), float(output_TD[-1, 1])
-    mood = (
-        "positive"
-        if positive > negative
-        else "negative"
-        if negative > positive
-        else "neither positive nor negative"
-    )
-    rows = [f"{word} {sense}" for word in words for sense in range(2)]
+    positive, negative = float(output_TD[-1, 0]), float(output_TD[-1, 1])
+    mood = "positive" if positive > negative else "negative" if negative > positive else "neither"
+    last, rows = words[-1], [f"{word} {sense}" for word in words for sense in range(2)]
     evidence = [word for word in words[:-1] if any(part for sense in table[word] for part in sense[2:])]
     because = f"The evidence comes from {listed(evidence)}." if evidence else "No other word brings evidence."
     return [
         Step(
             f"{text}: senses",
             "C(x)_l, from the word alone",
-            "The values are the sense vectors. Their last two components say which topic speaks: they are "
-            "the keys. The "
-            f"two senses of '{last}' are {vector(table[last][0])} and {vector(table[last][1])}.",
+            "The values are the sense vectors. Their last two components say which topic speaks: they "
+            f"are the keys. The two senses of '{last}' are {vector(table[last][0])} and "
+            f"{vector(table[last][1])}.",
             {f"senses{name}": numbers(senses_TLD)},
             Grid(numbers(senses_TLD.flatten(0, 1)), rows, list(COMPONENTS), digits=1),
             latex=r"C(x)_\ell \in \mathbb{R}^4",
             intro="Each word has two sense vectors, whatever the context. Components: positive, negative, "
             "skateboarding, "
-            "health.",
+            'health. `--set senses="cool 1,0,1,0 0,0,0,0"` adds a word of your own.',
         ),
-        Step(
-            f"{text}: weights",
-            "alpha_{l,i,i} = sum over the others r of C(x_r)_{l+2} / (C(x_r)_2 + C(x_r)_3)",
-            f"'{last}' gets {vector(numbers(alpha_TL[-1]))}. {because} The query of a word is the evidence "
-            "of the other "
-            "words. alpha is the formula; the query sums the evidence first and then normalises. They differ "
-            "only where the "
-            "senses are zero, so the outputs are equal.",
-            {f"alpha{name}": numbers(alpha_TL), f"query{name}": numbers(query_TL)},
-            Row(
-                [
-                    Grid(numbers(alpha_TL), words, ["sense 0", "sense 1"], "alpha"),
-                    Grid(numbers(query_TL), words, ["sense 0", "sense 1"], "query"),
-                ]
-            ),
-            latex=r"\alpha_{\ell,i,i} = \sum_{r \neq i} \frac{C(x_r)_{\ell+2}}{C(x_r)_2 + C(x_r)_3}",
-            intro="The context decides how much each sense speaks.",
-            question=ask(
-                f"Which sense of '{last}' speaks?",
-                (
-                    _speaks(numbers(alpha_TL[-1])),
-                    f"Its weights are {vector(numbers(alpha_TL[-1]))}. {because}",
-                ),
-                *((choice, f"Its weights are {vector(numbers(alpha_TL[-1]))}.") for choice in SPEAKS),
-            ),
-        ),
+        _alpha(f"{text}: weights", name, words, (alpha_TL, query_TL), because),
         Step(
             f"{text}: output",
             "o_i = sum_j sum_l alpha_{l,i,j} C(x_j)_l",
-            f"The output of '{last}' is {vector(numbers(output_TD[-1]))}. Its first two components are the "
-            f"sentiment: {mood}.",
+            f"The output of '{last}' is {vector(numbers(output_TD[-1]))}. Its first two components are "
+            f"the sentiment: {mood}.",
             {
                 f"output{name}": numbers(output_TD[-1]),
                 f"sentiment{name}": numbers(output_TD[-1, :2]),
@@ -137,6 +103,35 @@ def _worked(text: str, table: dict[str, tuple], name: str) -> list[Step]:
             latex=r"o_i = \sum_j \sum_\ell \alpha_{\ell,i,j}\, C(x_j)_\ell",
         ),
     ]
+
+
+def _alpha(title: str, name: str, words: list[str], weights: tuple[Tensor, Tensor], because: str) -> Step:
+    """The weights of the senses, by the formula and by the query."""
+    (alpha_TL, query_TL), last = weights, words[-1]
+    return Step(
+        title,
+        "alpha_{l,i,i} = sum over the others r of C(x_r)_{l+2} / (C(x_r)_2 + C(x_r)_3)",
+        f"'{last}' gets {vector(numbers(alpha_TL[-1]))}. {because} The query of a word is the evidence of "
+        "the other words. alpha is the formula; the query sums the evidence first and then normalises. "
+        "They differ only where the senses are zero, so the outputs are equal.",
+        {f"alpha{name}": numbers(alpha_TL), f"query{name}": numbers(query_TL)},
+        Row(
+            [
+                Grid(numbers(alpha_TL), words, ["sense 0", "sense 1"], "alpha"),
+                Grid(numbers(query_TL), words, ["sense 0", "sense 1"], "query"),
+            ]
+        ),
+        latex=r"\alpha_{\ell,i,i} = \sum_{r \neq i} \frac{C(x_r)_{\ell+2}}{C(x_r)_2 + C(x_r)_3}",
+        intro="The context decides how much each sense speaks.",
+        question=ask(
+            f"Which sense of '{last}' speaks?",
+            (
+                _speaks(numbers(alpha_TL[-1])),
+                f"Its weights are {vector(numbers(alpha_TL[-1]))}. {because}",
+            ),
+            *((choice, f"Its weights are {vector(numbers(alpha_TL[-1]))}.") for choice in SPEAKS),
+        ),
+    )
 
 
 SPEAKS = ("sense 0", "sense 1", "both", "none")
@@ -168,14 +163,12 @@ def _trained() -> list[Step]:
             "A trained Backpack: sense x word",
             "score(next word) = sum_j sum_l alpha_{l,i,j} C(x_j)_l . E_next",
             f"{rows[strongest]} raises '{SHOWN[raised]}' most, by {float(table.max()):.1f}, in whatever "
-            "sentence it "
-            "stands. `regard senses RUN WORD` prints such a table for any run.",
+            "sentence it stands. `regard senses RUN WORD` prints such a table for any run.",
             {"table": numbers(table)},
             Grid(numbers(table), rows, list(SHOWN), "what a sense adds to the score of each next word", 1),
             latex=r"\mathrm{score}(w) = \sum_j \sum_\ell \alpha_{\ell,i,j}\, C(x_j)_\ell \cdot E_w",
             intro=f"A Backpack with two senses a word, trained for seconds on stories such as '{STORY} "
-            "David'. "
-            "Its senses, keys and queries are learned.",
+            "David'. Its senses, keys and queries are learned.",
         ),
         _everywhere(before, after),
     ]
@@ -194,15 +187,13 @@ def _everywhere(before: list[dict[str, float]], after: list[dict[str, float]]) -
         f"P(David) goes from {before[0]['David']:.3f} to {after[0]['David']:.3f} and P(Felix) from "
         f"{before[0]['Felix']:.3f} to {after[0]['Felix']:.3f}; in the other story P(Felix) goes from "
         f"{before[1]['Felix']:.3f} to {after[1]['Felix']:.3f}. The text still says 'David'. One word was "
-        "changed, and "
-        "the model changed wherever the word stands.",
+        "changed, and the model changed wherever the word stands.",
         {"before": before, "after": after},
         Grid(table, rows, ["P(David)", "P(Felix)"], "1: Olga called David ...  2: Nora thanked David ..."),
         latex=r"C(x)_\ell \leftarrow C(x)_\ell + \frac{C(x)_\ell \cdot E_x}{\lVert E_x \rVert^2} (E_y - E_x)",
         intro="A sense vector does not depend on the context. So an edit of it is an edit of the model. What "
-        "the "
-        "senses of 'David' say for 'David', they shall say for 'Felix'. The contextual network still reads "
-        "'David'.",
+        "the senses of 'David' say for 'David', they shall say for 'Felix'. The contextual network still "
+        "reads 'David'.",
         question=ask(
             f"What will the model say after '{STORY}'?",
             (
@@ -223,7 +214,7 @@ def _everywhere(before: list[dict[str, float]], after: list[dict[str, float]]) -
 
 def _chances(run: Run, tokens: dict[str, int], changed: bool) -> list[dict[str, float]]:
     """P(David) and P(Felix) of two stories, before and after the senses of David say Felix."""
-    E_VD = run.model.embedding.weight.detach()  # type: ignore[union-attr]
+    E_VD = run.model.get_parameter("embedding.weight").detach()
     david_D, felix_D = E_VD[tokens["David"]], E_VD[tokens["Felix"]]
     found = []
     for text in (STORY, OTHER):
@@ -239,6 +230,6 @@ def _chances(run: Run, tokens: dict[str, int], changed: bool) -> list[dict[str, 
         with torch.no_grad():
             look = Look([], {"senses": change} if changed else {})
             prediction, _ = run.model.double().read_from_start(ids_1T, look=look)
-        chances_V = prediction.log_probs()[0, -1].exp()
+        chances_V = prediction.log_probs().detach()[0, -1].exp()
         found.append({word: float(chances_V[tokens[word]]) for word in ("David", "Felix")})
     return found

@@ -21,7 +21,7 @@ from regard.parts.masks import everything
 from regard.parts.scores import Dot
 from regard.probabilities.quality import bleu
 from regard.probabilities.translation import translate, translate_lines
-from regard.text.grammar import Pair, english_spanish
+from regard.text.grammar import ADJECTIVES, DETERMINERS, Pair, english_spanish
 
 MODELS = {
     "one vector": "translator-one-vector",
@@ -40,12 +40,16 @@ TRAINED_ON = 7  # the seed of the built-in pairs; other seeds give other sentenc
 
 @cache
 def _dictionary() -> dict[str, str]:
-    """Return the most frequent translation of each word, from the links of the built-in pairs."""
+    """Return the most frequent translation of each word in the built-in pairs.
+
+    Feminine articles and adjectives count for the masculine form, which a dictionary lists.
+    """
+    listed_as = {feminine: masculine for masculine, feminine in (*DETERMINERS.values(), *ADJECTIVES.values())}
     counts: dict[str, Counter[str]] = defaultdict(Counter)
     for pair in english_spanish():
         source, target = pair.source.lower().split(), pair.target.lower().split()
         for i, j in pair.alignment:
-            counts[source[i]][target[j]] += 1
+            counts[source[i]][listed_as.get(target[j], target[j])] += 1
     return {word: found.most_common(1)[0][0] for word, found in counts.items()}
 
 
@@ -76,8 +80,7 @@ def _new_pairs() -> dict[str, tuple[Pair, ...]]:
 
 
 def bottleneck(sentences: tuple[str, ...] = SENTENCES, words: int = 10_000, length: int = 5) -> list[Step]:
-    """One vector must hold the whole sentence: word for word, one vector, attention and a Transformer "
-    "compared."""
+    """One vector must hold the whole sentence: four translators on the same sentences, and how they fall."""
     answers = {name: translator(list(sentences)) for name, translator in _translators().items()}
     return [
         _whole_sentences(words, length),
@@ -93,9 +96,9 @@ def _whole_sentences(words: int, length: int) -> Step:
     return Step(
         "Learning whole sentences",
         "(#words)^S sentences of S words",
-        f"{words:,} words make {count:.0e} sentences of {length} words. At a million sentences a second they "
-        "take "
-        f"{count / 1e6 / 3.15e7:.1g} years to read once. So a model must build translations from parts.",
+        f"{words:,} words make {count:.0e} sentences of {length} words. At a million sentences a second "
+        f"they take {count / 1e6 / 3.15e7:.1g} years to read once. So a model must build translations "
+        "from parts.",
         {"sentences": count},
         latex=r"(\#\mathrm{words})^S",
         intro=f"A table from sentences to translations would need every sentence. Take {words:,} words and S "
@@ -122,8 +125,8 @@ def _each_word(said: list[str], sentences: tuple[str, ...]) -> Step:
     return Step(
         "Word for word",
         "y_i = dictionary(x_i)",
-        f"{'; '.join(told)}. It works only if both languages use as many words, in the same order, whatever "
-        "the context.",
+        f"{'; '.join(told)}. It works only if both languages use as many words, in the same order, "
+        "whatever the context.",
         {
             "lengths": [
                 [len(sentence.split()), len(translation.split())]
@@ -180,10 +183,9 @@ def _by_length() -> Step:
         "Quality against length",
         "BLEU on sentences that no model has read",
         f"One vector falls from BLEU {first:.0f} on {next(iter(pairs))} words to {last:.0f} on "
-        f"{list(pairs)[-1]}. With attention "
-        f"it is {lines['attention'][0][1]:.0f} and {lines['attention'][-1][1]:.0f}: attention stops the "
-        "fall, because no vector "
-        "has to hold everything. A bidirectional RNN alone does not: its last states are still one vector.",
+        f"{list(pairs)[-1]}. With attention it is {lines['attention'][0][1]:.0f} and "
+        f"{lines['attention'][-1][1]:.0f}: attention stops the fall, because no vector has to hold "
+        "everything. A bidirectional RNN alone does not: its last states are still one vector.",
         {"BLEU": table},
         Grid(table, list(lines), list(pairs), "BLEU by the number of source words", 0),
         latex=r"\mathrm{BLEU} \text{ against } n",
@@ -239,9 +241,8 @@ def _mixture(source: list[str], target: list[str], mixed: list[list[float]]) -> 
     return Step(
         "A mixture",
         f"{target[row]} = {' + '.join(parts)}",
-        f"'{target[row]}' is made of {listed(parts)}. {len(source)} source words become {len(target)} target "
-        "words, in another "
-        "order.",
+        f"'{target[row]}' is made of {listed(parts)}. {len(source)} source words become {len(target)} "
+        "target words, in another order.",
         dict(zip(target, mixed, strict=True)),
         Grid(mixed, target, source),
         latex=r"y_i = \sum_j w_{ij} x_j",
@@ -264,18 +265,17 @@ def _trained(source: str) -> Step:
     ((best, *_),) = translate(run.model, *run.both_tokenizers(), [source])
     weights = numbers(best.attention["attention"][0])
     looks = [
-        f"'{word}' at '{best.source_tokens[max(range(len(row)), key=lambda j, row=row: row[j])]}'"  # type: ignore[misc]
+        f"'{word}' at '{best.source_tokens[row.index(max(row))]}'"
         for word, row in zip(best.tokens, weights, strict=True)
         if not word.startswith("<")
     ]
     return Step(
         "A small trained model",
         "a_tj = softmax_j score(s_t, H_j)",
-        f"The model writes: {best.text}. {'; '.join(looks).capitalize()}. Nobody told it which words belong "
-        "together: the "
-        "alignment is learned from pairs of sentences.",
+        f"The model writes: {best.text}. It looks for {listed(looks)}. Nobody told it which words belong "
+        "together: the alignment is learned from pairs of sentences.",
         {"grid": weights},
         Grid(weights, best.tokens, best.source_tokens, "a: row = target word", 2),
         latex=r"a_{tj} = \mathrm{softmax}_j\, \mathrm{score}(s_t, H_j)",
-        intro="A recurrent translator of width 48, trained on 5,000 pairs of the built-in grammar.",
+        intro="A small recurrent translator, trained on 5,000 pairs of the built-in grammar.",
     )

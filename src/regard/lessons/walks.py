@@ -127,8 +127,7 @@ def readout_steps(walk: Walk, features_TD: Tensor, said: str) -> list[Step]:
             "Softmax: the next word",
             "P(w) = e^s_w / sum e^s",
             f"After '{walk.text}' the model says '{best[0][0]}' with probability {best[0][1]:.3f}. The "
-            "numbers above agree with the "
-            f"library's own model to {difference:.0e}.",
+            f"numbers above agree with the library's own model to {difference:.0e}.",
             {"likeliest": dict(best), "largest difference": difference},
             Bars([p for _, p in best], [word for word, _ in best], "P(next word)"),
             latex=r"P(w) = \frac{e^{s_w}}{\sum_{w'} e^{s_{w'}}}",

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from regard.lessons.drawing import Grid
 from regard.lessons.lesson import Step, numbers
-from regard.lessons.question import ask
+from regard.lessons.question import Question, ask
 from regard.lessons.walks import Walk, curve, first_steps, other_pronoun, readout_steps
 from regard.models.attentive import Attentive
 from regard.models.recurrent import Lstm
@@ -30,7 +30,9 @@ def walk_lstm(walk: Walk) -> list[Step]:
     ]
 
 
-def _gates(walk: Walk, model: Recurrent, embedded_TD: Tensor) -> tuple[list[Step], Tensor]:
+def _gates(
+    walk: Walk, model: Recurrent, embedded_TD: Tensor, attends: bool = False
+) -> tuple[list[Step], Tensor]:
     """Run the LSTM word by word, from its equations."""
     kernel = model.recurrence.kernels[0]
     W, V = (kernel.get_parameter(f"weight_{part}_l0") for part in ("ih", "hh"))
@@ -46,13 +48,19 @@ def _gates(walk: Walk, model: Recurrent, embedded_TD: Tensor) -> tuple[list[Step
         cells.append(c_D)
         states.append(h_D)
     gate_TGD, cell_TD, hidden_TD = torch.stack(gates), torch.stack(cells), torch.stack(states)
+    return _gate_steps(walk, gate_TGD, cell_TD, hidden_TD, attends), hidden_TD
+
+
+def _gate_steps(
+    walk: Walk, gate_TGD: Tensor, cell_TD: Tensor, hidden_TD: Tensor, attends: bool
+) -> list[Step]:
     means = {
         name: numbers(gate_TGD[:, number].mean(1))
         for number, name in enumerate(("input", "forget", "output"))
     }
     kept = gate_TGD[:, 1].prod(0)
-    width = len(h_D)
-    steps = [
+    width = hidden_TD.shape[1]
+    return [
         Step(
             "The gates",
             "i, f, o = sigmoid(W x_t + V h_{t-1} + b),  g = tanh(...)",
@@ -62,31 +70,18 @@ def _gates(walk: Walk, model: Recurrent, embedded_TD: Tensor) -> tuple[list[Step
             curve(means, walk.words, "mean of each gate"),
             latex=r"i, f, o = \sigma(W x_t + V h_{t-1} + b), \qquad g = \tanh(\ldots)",
             intro=f"Each gate has {width} numbers between 0 and 1, one for each component of the cell. They "
-            "depend on the word and on "
-            "the state before it.",
+            "depend on the word and on the state before it.",
         ),
         Step(
             "The cell",
             "c_t = f * c_{t-1} + i * g",
             "A component keeps what it holds while its forget gates are near 1. Over the whole text, the "
-            "component that keeps "
-            f"most has a product of gates of {float(kept.max()):.3f}, the one that keeps least "
-            f"{float(kept.min()):.1e}.",
+            f"component that keeps most has a product of gates of {float(kept.max()):.3f}, the one that "
+            f"keeps least {float(kept.min()):.1e}.",
             {"cell": numbers(cell_TD[-1])},
             walk.grid(cell_TD, "c", digits=1),
             latex=r"c_t = f \odot c_{t-1} + i \odot g",
-            question=ask(
-                "Where is the first name while the LSTM reads the last word?",
-                (
-                    "in the cell",
-                    f"These {width} numbers are all that the model has kept of {len(walk.words)} tokens.",
-                ),
-                (
-                    "in a list of earlier states",
-                    "That is attention. An LSTM keeps one state and overwrites it.",
-                ),
-                ("nowhere", "Then it could not predict it."),
-            ),
+            question=_where(walk, width, attends),
         ),
         Step(
             "The hidden state",
@@ -97,7 +92,22 @@ def _gates(walk: Walk, model: Recurrent, embedded_TD: Tensor) -> tuple[list[Step
             latex=r"h_t = o \odot \tanh(c_t)",
         ),
     ]
-    return steps, hidden_TD
+
+
+def _where(walk: Walk, width: int, attends: bool) -> Question | None:
+    """Ask where the past is kept: in the cell alone, or also in the states that attention reaches."""
+    cell = ("in the cell alone", f"These {width} numbers are all that it keeps of {len(walk.words)} tokens.")
+    states = (
+        "in the cell and in the earlier states",
+        "This model keeps every earlier state, and attends to them.",
+    )
+    if attends:
+        cell = (cell[0], "That is an LSTM without attention. This model can look at every earlier state.")
+    else:
+        states = (states[0], "That is attention. An LSTM keeps one state and overwrites it.")
+    right, wrong = (states, cell) if attends else (cell, states)
+    nowhere = ("nowhere", "Then it could not predict it.")
+    return ask("Where is the first name while the model reads the last word?", right, wrong, nowhere)
 
 
 def _guesses(walk: Walk, hidden_TD: Tensor) -> Step:
@@ -122,7 +132,7 @@ def walk_attentive(walk: Walk) -> list[Step]:
     assert isinstance(model, Attentive)
     assert model.join is not None
     embedded_TD = model.embedding.weight[walk.ids_1T[0]]
-    steps, hidden_TD = _gates(walk, model, embedded_TD)
+    steps, hidden_TD = _gates(walk, model, embedded_TD, attends=True)
     score_TT = model.score(hidden_TD[None, None], hidden_TD[None, None])[0, 0]
     hidden = torch.ones_like(score_TT, dtype=torch.bool).triu()
     weights_TT = score_TT.masked_fill(hidden, -torch.inf).softmax(1).nan_to_num(0)

@@ -30,7 +30,9 @@ def walk_transformer(walk: Walk) -> list[Step]:
     return [
         *first_steps(walk, embedded_TD),
         _positions(walk),
-        *_attention_steps(walk, model, first),
+        *_queries_and_keys(walk, model, first),
+        *_scores(walk, first),
+        _weights(walk, first),
         *_rest_of_layer(walk, first, embedded_TD),
         _second_layer(walk, first, second),
         *readout_steps(walk, final_TD, "final norm of x"),
@@ -107,28 +109,27 @@ def _positions(walk: Walk) -> Step:
         "Position",
         "q_t and k_t will be turned by the angles t w_i (rotary positions)",
         "Nothing is added to x. The product of a turned query and a turned key depends on the distance "
-        "between their "
-        "words, so the model can tell the second word before from the third.",
+        "between their words, so the model can tell the second word before from the third.",
         {"angles of the last word": numbers(half[-1])},
         walk.grid(half, "angles (radians, between -3.14 and 3.14)"),
         latex=r"q_t \mapsto R(\omega t)\, q_t, \qquad k_t \mapsto R(\omega t)\, k_t",
         intro="Attention alone does not know the order of words. Here each pair of numbers in a query or key "
-        "is turned by an "
-        "angle that grows with the position.",
+        "is turned by an angle that grows with the position.",
     )
 
 
-def _attention_steps(walk: Walk, model: Transformer, layer: LayerNumbers) -> list[Step]:
-    width, count = layer.query_TD.shape[1], len(walk.words)
+def _asking(walk: Walk) -> int:
+    """Return the place of the pronoun, or of the last word."""
+    return next((p for p, word in enumerate(walk.words) if word in ("he", "she")), len(walk.words) - 1)
+
+
+def _queries_and_keys(walk: Walk, model: Transformer, layer: LayerNumbers) -> list[Step]:
+    width, pronoun = layer.query_TD.shape[1], _asking(walk)
+    asking = walk.words[pronoun]
     block = model.trunk.blocks[0]
     assert isinstance(block, Block)
     W_q, W_k, W_v = block.project.weight.chunk(3)
     columns = [str(place) for place in range(width)]
-    pronoun = next((place for place, word in enumerate(walk.words) if word in ("he", "she")), count - 1)
-    seen, weight = walk.looked(layer.weights_TT, pronoun)
-    asking = walk.words[pronoun]
-    last = layer.masked_TT[pronoun][: pronoun + 1]
-    weighed = [f"{value:.3f}" for value in (weight, 1 / (pronoun + 1), float(last.max()))]
     return [
         Step(
             "W_q, W_k, W_v",
@@ -160,6 +161,14 @@ def _attention_steps(walk: Walk, model: Transformer, layer: LayerNumbers) -> lis
             ),
             latex=r"Q, K, V \in \mathbb{R}^{T \times d}",
         ),
+    ]
+
+
+def _scores(walk: Walk, layer: LayerNumbers) -> list[Step]:
+    width, count, pronoun = layer.query_TD.shape[1], len(walk.words), _asking(walk)
+    asking = walk.words[pronoun]
+    last = layer.masked_TT[pronoun][: pronoun + 1]
+    return [
         Step(
             "S = Q K^T",
             "S_ij = q_i . k_j (turned by their positions)",
@@ -171,9 +180,8 @@ def _attention_steps(walk: Walk, model: Transformer, layer: LayerNumbers) -> lis
         Step(
             "Scale and mask",
             f"S / sqrt({width});  -inf for j > i",
-            f"Each score is divided by {math.sqrt(width):g}. Row '{asking}' keeps {pronoun + 1} scores, and "
-            f"the {count - pronoun - 1} "
-            "after it are hidden.",
+            f"Each score is divided by {math.sqrt(width):g}. Row '{asking}' keeps {pronoun + 1} scores, "
+            f"and the {count - pronoun - 1} after it are hidden.",
             {f"scaled scores of {asking}": numbers(last)},
             walk.grid(
                 layer.masked_TT.masked_fill(layer.masked_TT == -math.inf, 0),
@@ -185,29 +193,35 @@ def _attention_steps(walk: Walk, model: Transformer, layer: LayerNumbers) -> lis
             intro="The scale keeps the softmax from saturating. The mask hides the words that a language "
             "model has yet to predict.",
         ),
-        Step(
-            "Softmax",
-            "A_ij = e^S_ij / sum_j e^S_ij",
-            f"'{asking}' gives '{seen}' {weight:.3f} of its weight.",
-            {f"weights of {asking}": numbers(layer.weights_TT[pronoun])},
-            walk.grid(layer.weights_TT, "A of layer 0: row i looks at column j", walk.words),
-            latex=r"A_{ij} = \frac{e^{S_{ij}}}{\sum_j e^{S_{ij}}}",
-            intro="Each row becomes weights that sum to 1.",
-            question=ask(
-                f"In this story, which word should '{asking}' look at?",
-                (seen, f"It gives it {weighed[0]} of its weight."),
-                *(
-                    (
-                        word,
-                        f"The model gives '{word}' {float(layer.weights_TT[pronoun, place]):.3f}, and "
-                        f"'{seen}' {weighed[0]}.",
-                    )
-                    for place, word in enumerate(walk.words[: pronoun + 1])
-                    if word[0].isupper()
-                ),
+    ]
+
+
+def _weights(walk: Walk, layer: LayerNumbers) -> Step:
+    pronoun = _asking(walk)
+    asking = walk.words[pronoun]
+    seen, weight = walk.looked(layer.weights_TT, pronoun)
+    return Step(
+        "Softmax",
+        "A_ij = e^S_ij / sum_j e^S_ij",
+        f"'{asking}' gives '{seen}' {weight:.3f} of its weight.",
+        {f"weights of {asking}": numbers(layer.weights_TT[pronoun])},
+        walk.grid(layer.weights_TT, "A of layer 0: row i looks at column j", walk.words),
+        latex=r"A_{ij} = \frac{e^{S_{ij}}}{\sum_j e^{S_{ij}}}",
+        intro="Each row becomes weights that sum to 1.",
+        question=ask(
+            f"In this story, which word should '{asking}' look at?",
+            (seen, f"It gives it {weight:.3f} of its weight."),
+            *(
+                (
+                    word,
+                    f"The model gives '{word}' {float(layer.weights_TT[pronoun, place]):.3f}, and "
+                    f"'{seen}' {weight:.3f}.",
+                )
+                for place, word in enumerate(walk.words[: pronoun + 1])
+                if word[0].isupper()
             ),
         ),
-    ]
+    )
 
 
 def _rest_of_layer(walk: Walk, layer: LayerNumbers, x_TD: Tensor) -> list[Step]:
@@ -217,8 +231,7 @@ def _rest_of_layer(walk: Walk, layer: LayerNumbers, x_TD: Tensor) -> list[Step]:
             "Mix, concatenate, project",
             "A V, then W_o",
             "Each row of A V is the average of the values by the row's weights. This model has one head; "
-            "several heads would be "
-            "joined here.",
+            "several heads would be joined here.",
             {"mixed, last word": numbers(layer.mixed_TD[-1])},
             Row(
                 [
@@ -240,8 +253,7 @@ def _rest_of_layer(walk: Walk, layer: LayerNumbers, x_TD: Tensor) -> list[Step]:
             "Norm and feed-forward",
             "x <- x + W_2 gelu(W_1 norm(x))",
             f"Each word by itself goes through {inner} units; {int((layer.inner_TF[-1] > 0.1).sum())} of "
-            "them are active (above "
-            "0.1) at the last word.",
+            "them are active (above 0.1) at the last word.",
             {"units": inner, "x after layer 0, last word": numbers(layer.out_TD[-1])},
             Row(
                 [

@@ -5,6 +5,7 @@ import textwrap
 from pathlib import Path
 from typing import Annotated, Any
 
+from regard.errors import UserError
 from regard.inside.output import check_ending, write_picture
 from regard.lessons.drawing import stacked
 from regard.lessons.lesson import (
@@ -52,13 +53,15 @@ def lesson(
     """
     if name is None:
         return Catalogue({known: about(known) for known in LESSONS})
-    files = [Path(file) for file in (out, notebook) if file is not None]
-    for file, endings in zip(files, [ENDINGS if out is not None else (NOTEBOOK,), (NOTEBOOK,)], strict=False):
-        check_ending(file, endings)
+    if out is not None:
+        check_ending(Path(out), ENDINGS)
+    if notebook is not None and Path(notebook).suffix != NOTEBOOK:
+        raise UserError(f"{notebook}: the name of a notebook ends with {NOTEBOOK}")
     inputs = set if isinstance(set, dict) else dict(parse_setting(name, setting) for setting in set)
     shown = run_lesson(name, **inputs)
-    for file in files:
-        _write(shown, file)
+    for file in (out, notebook):
+        if file is not None:
+            _write(shown, Path(file))
     if quiz:
         print_quiz(shown)
     return shown
