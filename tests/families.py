@@ -4,14 +4,17 @@ from collections.abc import Callable
 
 import torch
 from toy import Toy
+from toy_rows import ToyRows
 
 from regard.models.attentive import Attentive
 from regard.models.backpack import Backpack
 from regard.models.contract import LanguageModel
 from regard.models.dan import Dan
+from regard.models.embedding import Embedding
 from regard.models.ngram import Ngram
 from regard.models.recurrent import Gru, Lstm, Rnn
 from regard.models.recurrent_translator import RecurrentTranslator
+from regard.models.rows import RowModel
 from regard.models.transformer import Transformer
 from regard.models.transformer_translator import TransformerTranslator
 from regard.models.window import Window
@@ -45,6 +48,16 @@ def trained(kind: type[LanguageModel], **options) -> Make:
             options.setdefault("dropout", 0.0)  # so that training mode can be compared
         sizes = [SOURCE] if kind.reads == "pairs" else []
         return kind(V, kind.Config(**options), *sizes).eval()
+
+    return make
+
+
+def rows(kind: type[RowModel], **options) -> Callable[[], RowModel]:
+    """Return a function that makes a small model of a family that reads whole rows."""
+
+    def make() -> RowModel:
+        torch.manual_seed(7)
+        return kind(V, kind.Config(**options)).eval()
 
     return make
 
@@ -127,6 +140,11 @@ MODELS: dict[str, Make] = {
 SMALL_LSTM = trained(Lstm, layers=1, width=5)
 SMALL_TRANSFORMER = trained(Transformer, layers=1, width=6, heads=1, context=41)
 SMALL_TRANSLATOR = trained(TransformerTranslator, layers=1, width=6, heads=1, context=41)
+ROWS: dict[str, Callable[[], RowModel]] = {
+    "embedding": rows(Embedding, width=5),
+    "toy-rows": rows(ToyRows),
+    "toy-positions": rows(ToyRows, answers="positions"),
+}
 WRAPPED: dict[str, Make] = {
     "cache": cached(SMALL_LSTM),
     "cache-transformer": cached(SMALL_TRANSFORMER),

@@ -24,9 +24,11 @@ if TYPE_CHECKING:
     from regard.verbs.draw import draw
     from regard.verbs.evaluate import evaluate
     from regard.verbs.export import export
+    from regard.verbs.film import film
     from regard.verbs.forget import forget
     from regard.verbs.generate import generate
     from regard.verbs.heads import heads
+    from regard.verbs.lab import lab
     from regard.verbs.lesson import lesson
     from regard.verbs.list import list
     from regard.verbs.look import look
@@ -36,6 +38,7 @@ if TYPE_CHECKING:
     from regard.verbs.trace import trace
     from regard.verbs.train import train
     from regard.verbs.translate import translate
+    from regard.verbs.words import words
 
 __version__ = "0.2.0"
 
@@ -46,9 +49,11 @@ _VERBS = (
     "draw",
     "evaluate",
     "export",
+    "film",
     "forget",
     "generate",
     "heads",
+    "lab",
     "lesson",
     "list",
     "look",
@@ -58,6 +63,7 @@ _VERBS = (
     "trace",
     "train",
     "translate",
+    "words",
 )
 _OTHERS = {
     "MachineError": "regard.errors",
@@ -85,9 +91,11 @@ __all__ = [
     "edited",
     "evaluate",
     "export",
+    "film",
     "forget",
     "generate",
     "heads",
+    "lab",
     "lesson",
     "list",
     "load",
@@ -100,6 +108,7 @@ __all__ = [
     "trace",
     "train",
     "translate",
+    "words",
 ]
 
 

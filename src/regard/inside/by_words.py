@@ -28,6 +28,7 @@ def by_words(record: Record) -> Record:
         likeliest=[
             record.likeliest[group[-1]] if group[-1] < len(record.likeliest) else [] for group in groups
         ],
+        ranks=[record.ranks[group[0]] if len(group) == 1 else None for group in groups],
         maps=maps,
         parts=None,
         parts_at=[],

@@ -8,6 +8,7 @@ Shape legend: T positions, V vocabulary, H heads, Q rows that are computed, K co
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import final
 
 import torch
 from torch import Tensor
@@ -69,16 +70,17 @@ def observe(model: LanguageModel, tokenizer: Tokenizer, reading: Reading, wanted
         notes.append(f"{seen}: maps are of positions {first} to {last - 1}")
     tokens_BT = torch.tensor([ids[first:last]], device=model.device)
     prediction, _ = model(tokens_BT, _begin(model, reading, look), look)
-    surprisal, likeliest = list[float | None]([None]), list[list[tuple[str, float]]]()
+    told = _Told()
     for part, start, stop in _predictions(model, reading, ids, prediction, (first, last)):
-        _tell(part, start, stop, reading.ids, tokenizer, wanted.top, surprisal, likeliest)
+        told.add(part, start, stop, reading.ids, tokenizer, wanted.top)
     places = _parts_places(len(reading.ids), wanted.rows, first, last)
     parts = _parts(prediction, reading.ids, places, first, model) if places else None
     return Record(
         tokens=reading.tokens,
         ids=reading.ids,
-        surprisal=surprisal,
-        likeliest=likeliest,
+        surprisal=told.surprisal,
+        likeliest=told.likeliest,
+        ranks=told.ranks,
         given=list(reading.given_names) or None,
         maps=_maps(look, sites, reading, wanted, first, last, ids),
         parts=parts,
@@ -214,20 +216,40 @@ def _predictions(
         done = end
 
 
-def _tell(
-    prediction: Prediction,
-    start: int,
-    stop: int,
-    ids: list[int],
-    tokenizer: Tokenizer,
-    top: int,
-    surprisal: list[float | None],
-    likeliest: list[list[tuple[str, float]]],
-) -> None:
-    """Append the surprisal of the token after each position, and the likeliest tokens at each position."""
-    log_probs_TV = prediction.log_probs()[0].cpu()
-    best = log_probs_TV.exp().topk(min(top, log_probs_TV.shape[1]), 1)
-    for indices, values in zip(best.indices.tolist(), best.values.tolist(), strict=True):
-        likeliest.append([(tokenizer.name(token), p) for token, p in zip(indices, values, strict=True)])
-    for place, token in enumerate(ids[start + 1 : stop + 1]):
-        surprisal.append(-float(log_probs_TV[place, token]) if token < log_probs_TV.shape[1] else None)
+@final
+class _Told:
+    """The figures of each token and of each position, in the order of the text."""
+
+    def __init__(self) -> None:
+        self.surprisal = list[float | None]([None])
+        self.ranks = list[int | None]([None])
+        self.likeliest = list[list[tuple[str, float]]]()
+
+    def add(
+        self, prediction: Prediction, start: int, stop: int, ids: list[int], tokenizer: Tokenizer, top: int
+    ) -> None:
+        """Add the positions from `start` to `stop`, and the figures of the token after each position."""
+        log_probs_TV = prediction.log_probs()[0].cpu()
+        best = log_probs_TV.exp().topk(min(top, log_probs_TV.shape[1]), 1)
+        for indices, values in zip(best.indices.tolist(), best.values.tolist(), strict=True):
+            self.likeliest.append(
+                [(tokenizer.name(token), p) for token, p in zip(indices, values, strict=True)]
+            )
+        for place, token in enumerate(ids[start + 1 : stop + 1]):
+            known = token < log_probs_TV.shape[1]
+            self.surprisal.append(-float(log_probs_TV[place, token]) if known else None)
+            above = log_probs_TV[place] > log_probs_TV[place, token] if known else None
+            self.ranks.append(None if above is None else 1 + int(above.sum()))
+
+
+@torch.inference_mode()
+def distribution(model: LanguageModel, reading: Reading, place: int) -> Tensor:
+    """(V): the log-probabilities of the token after a position, as `observe` computes them."""
+    ids = reading.ids[:-1] if reading.ended else reading.ids
+    checked([place], len(ids), "position")
+    first, last = _window(len(ids), model.context, None)
+    prediction, _ = model(torch.tensor([ids[first:last]], device=model.device), _begin(model, reading))
+    for part, start, stop in _predictions(model, reading, ids, prediction, (first, last)):
+        if start <= place < stop:
+            return part.at(torch.tensor([[place - start]], device=model.device)).log_probs()[0, 0].cpu()
+    raise AssertionError("_predictions yields every position")

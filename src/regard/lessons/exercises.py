@@ -43,8 +43,8 @@ for length in (99, 100, 101):
         "that lies 8 to 11 words back.",
         TRAIN
         + """
-window = regard.train("window", out=folder / "window", window=4, distant=0, **options)
-recurrent = regard.train("lstm", out=folder / "lstm", **options)
+window = regard.train("window", out=str(folder / "window"), window=4, distant=0, **options)
+recurrent = regard.train("lstm", out=str(folder / "lstm"), **options)
 print("window", window.loss, "lstm", recurrent.loss)
 assert window.loss > 0 and recurrent.loss > 0""",
     ),

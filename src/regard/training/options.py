@@ -9,8 +9,8 @@ from typing import Any, ClassVar, Literal
 from regard.boundary import build
 from regard.errors import UserError
 from regard.models import FAMILIES, family_class
-from regard.models.contract import LanguageModel
-from regard.ranges import check_at_least
+from regard.models.model import Model
+from regard.ranges import check_at_least, check_sizes
 from regard.tokens.choose import TokenOptions
 
 # The options that are paths of files.
@@ -25,6 +25,8 @@ PATHS = (
     "valid_target",
     "vocabulary",
 )
+MOST_ACCUMULATED = 1 << 16  # batches of one step, which are read before it begins
+LENGTHS = ("steps", "minutes", "epochs")  # the options of the length of a training
 SEVERAL = ("text", "valid", "test")  # the options that may be several paths
 
 
@@ -61,6 +63,16 @@ class TextOptions(OutputOptions):
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
+class WordsOptions(TextOptions):
+    """The data options of word embeddings."""
+
+    unused = dict.fromkeys(
+        ("optimiser", "clip", "weight_decay", "beta2", "label_smoothing", "accumulate", "precision"),
+        "a step moves only the vectors of its words, by plain gradient descent; give `learning_rate`",
+    )
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class PairOptions(OutputOptions):
     """The data options of families that read sentence pairs."""
 
@@ -94,9 +106,11 @@ class TrainingOptions:
     """The options of the training loop."""
 
     steps: int | None = None
-    """Number of training steps (1000, unless minutes are given)."""
+    """Number of training steps (1000, unless minutes or epochs are given)."""
     minutes: float | None = None
     """Minutes of training, instead of steps."""
+    epochs: float | None = None
+    """Number of times that the training text is read, instead of steps."""
     batch: int = 16
     """Number of rows in a batch."""
     segment: int = 64
@@ -117,7 +131,7 @@ class TrainingOptions:
     """Weight decay of matrices."""
     beta2: float = 0.99
     """Decay rate of AdamW's average of squared gradients."""
-    clip: float = 1.0
+    clip: float | None = 1.0
     """Largest norm of the gradient. Larger gradients are scaled down."""
     accumulate: int = 1
     """Number of batches whose gradients are added for a step."""
@@ -132,6 +146,8 @@ class TrainingOptions:
     """Number of steps between validations. Each validation is followed by a checkpoint."""
     patience: int = 0
     """Stop after this many validations without an improvement; 0: never stop early."""
+    film: bool = False
+    """Keep the weights of every validation in the run folder, for `regard film` (families with attention)."""
     tensorboard: bool = False
     """Also write the metrics for TensorBoard into the run folder (needs regard[tensorboard])."""
     size: Literal["small", "medium"] = "small"
@@ -143,6 +159,7 @@ class TrainingOptions:
         positive = (
             "steps",
             "minutes",
+            "epochs",
             "batch",
             "segment",
             "learning_rate",
@@ -155,8 +172,11 @@ class TrainingOptions:
             value = getattr(self, name)
             if value is not None and not 0 < value < math.inf:
                 raise UserError(f"`{name}` must be above 0")
-        if self.steps is not None and self.minutes is not None:
-            raise UserError("give `steps` or `minutes`, not both")
+        if self.accumulate > MOST_ACCUMULATED:
+            most = f"`accumulate` must be at most {MOST_ACCUMULATED}"
+            raise UserError(f"{most}: a step holds all these batches")
+        if sum(getattr(self, name) is not None for name in LENGTHS) > 1:
+            raise UserError("give one of `steps`, `minutes` and `epochs`, not both")
         if not (0 <= self.warmup < 1 and 0 <= self.floor <= 1):
             raise UserError("`warmup` must be 0 or more and below 1, and `floor` must lie between 0 and 1")
         if not 0 <= self.label_smoothing < 1:
@@ -172,21 +192,25 @@ class TrainingOptions:
             )
 
 
-DATA_OPTIONS: dict[str, type[OutputOptions]] = {"text": TextOptions, "pairs": PairOptions}
+DATA_OPTIONS: dict[str, type[OutputOptions]] = {
+    "text": TextOptions,
+    "words": WordsOptions,
+    "pairs": PairOptions,
+}
 
 
 @dataclasses.dataclass(frozen=True)
 class Options:
     """The options of a training, by kind."""
 
-    family: type[LanguageModel]
+    family: type[Model]
     data: Any  # TextOptions or PairOptions, depending on the data that the family reads
     tokens: TokenOptions
     model: Any  # the family's Config
     training: TrainingOptions | None  # None: the family does not learn by gradient descent
 
 
-def option_classes(family: type[LanguageModel]) -> list[type]:
+def option_classes(family: type[Model]) -> list[type]:
     """Return the dataclasses of a family's options: data, tokens, model and, for descent, training.
 
     They have the family's own defaults.
@@ -204,12 +228,14 @@ def with_defaults(kind: type, defaults: Mapping[str, Any]) -> type:
     return dataclasses.dataclass(frozen=True, kw_only=True)(own)
 
 
-def read_options(family: type[LanguageModel], given: Mapping[str, Any]) -> Options:
+def read_options(family: type[Model], given: Mapping[str, Any]) -> Options:
     """Check options and sort them by kind. Raises a UserError for an unknown name or a wrong value."""
     values = {name: _files(value) if name in SEVERAL else value for name, value in given.items()}
     if values.get("size") == "medium":
         values = {**family.medium, **values}
     refuse_unused(family, values)
+    if not values.keys().isdisjoint(LENGTHS):  # a given length replaces the family's own
+        values = {**dict.fromkeys(family.training_defaults.keys() & {*LENGTHS}), **values}
     kinds = option_classes(family)
     names = [option_names(kind) for kind in kinds]
     unknown = sorted(set(values) - set().union(*names))
@@ -218,18 +244,19 @@ def read_options(family: type[LanguageModel], given: Mapping[str, Any]) -> Optio
     built: list[Any] = []
     for kind, own in zip(kinds, names, strict=True):
         built.append(build(kind, {name: value for name, value in values.items() if name in own}))
+        check_sizes(built[-1])
     data, tokens, model, *training = built
     return Options(family, data, tokens, model, training[0] if training else None)
 
 
-def unused_options(family: type[LanguageModel]) -> dict[str, str]:
+def unused_options(family: type[Model]) -> dict[str, str]:
     """Return the options of the loop that a family does not use, each with the option to give instead."""
     if family.bounded:
         return {"segment": "it reads whole contexts; give `context`", **DATA_OPTIONS[family.reads].unused}
     return DATA_OPTIONS[family.reads].unused
 
 
-def refuse_unused(family: type[LanguageModel], names: Iterable[str]) -> None:
+def refuse_unused(family: type[Model], names: Iterable[str]) -> None:
     """Raise a UserError if the family does not use one of these options of the loop."""
     unused = unused_options(family)
     for name in names:

@@ -19,8 +19,9 @@ from regard.text import parallel
 from regard.text.files import read
 from regard.text.parallel import Parallel
 from regard.verbs.arguments import Edits, File, Files, OtherRun, RunLike
+from regard.verbs.evaluate_words import EmbeddingMeasure, evaluate_words
 from regard.verbs.parsing import parse
-from regard.verbs.printing import print_json, print_lines
+from regard.verbs.printing import print_json, print_lines, show
 
 FEWEST = 10  # a comparison of two translators needs at least this many sentences
 
@@ -64,9 +65,12 @@ def evaluate(
     pairs: File = None,
     beam: int | None = None,
     against: OtherRun = None,
+    similarity: File = None,
     edit: Edits = None,
-) -> Measure | TranslationMeasure:
+) -> Measure | TranslationMeasure | EmbeddingMeasure:
     """Measure loss, perplexity and bits per byte of a run; BLEU, chrF and perplexity of a translator.
+
+    Word embeddings have a loss, and a correlation with a word list.
 
     docs/measuring.md defines the figures.
 
@@ -85,21 +89,29 @@ def evaluate(
         pairs: Both in one file instead: source TAB target.
         beam: The number of hypotheses of the beam search (5).
         against: Another translator, which is compared on the same sentences by the paired bootstrap.
+        similarity: A list of word pairs with scores, for word embeddings: Spearman's correlation.
         edit: Change the model: a JSON file of edits, or the JSON itself.
     """
     opened = edited(run, edit)
-    if opened.model.given is not None or source or target or pairs:
+    if opened.model.reads == "words":
+        of_others = {"mix": mix, "cache": cache, "source": source, "target": target, "pairs": pairs}
+        _refuse({**of_others, "against": against, "stride": stride, "valid": valid}, WORDS)
+        records = opened.config.texts.test or opened.config.texts.valid
+        return evaluate_words(opened, read(text) or list(map(opened.read_again, records)), similarity)
+    _refuse({"similarity": similarity}, "is for word embeddings; regard words asks the vectors of any run")
+    if opened.language_model.given is not None or source or target or pairs:
         of_text = {"text": text, "mix": mix, "cache": cache, "cache_size": cache_size}
         _refuse({**of_text, "stride": stride, "valid": valid}, TRANSLATORS)
         given = parallel.read_pairs(source, target, pairs)
         return _evaluate_pairs(require_translator(opened), given, beam or 5, against)
     _refuse({"against": against, "beam": beam}, "is for translators; regard compare ranks language models")
-    to_best_device(opened.model)
+    to_best_device(opened.language_model)
     opened = _changed(opened, cache, cache_size, mix, valid)
     sources = read(text) or require_plain_text(opened).own_text()
-    return measure(opened.model, opened.tokenizer, [source.text for source in sources], stride)
+    return measure(opened.language_model, opened.tokenizer, [source.text for source in sources], stride)
 
 
+WORDS = "is for other models; word embeddings are measured on `text` and `similarity`"
 TRANSLATORS = "is for language models; a translator is measured on `source` and `target`, or `pairs`"
 
 
@@ -127,12 +139,12 @@ def _changed(run: Run, cache: bool, size: int | None, other: OtherRun, valid: Fi
 
 
 def _evaluate_pairs(run: Run, pairs: Parallel | None, beam: int, against: OtherRun) -> TranslationMeasure:
-    to_best_device(run.model)
+    to_best_device(run.language_model)
     encoded, pairs = run.encode_pairs(pairs or run.held_out_pairs())
     began = time.perf_counter()
-    texts = translate_lines(run.model, *run.both_tokenizers(), pairs.sources, beam)
+    texts = translate_lines(run.language_model, *run.both_tokenizers(), pairs.sources, beam)
     seconds = time.perf_counter() - began
-    loss = float(token_losses(run.model, encoded).mean())
+    loss = float(token_losses(run.language_model, encoded).mean())
     qualities = {"bleu": bleu(texts, pairs.targets), "chrf": chrf(texts, pairs.targets)}
     return TranslationMeasure(
         **{name: quality.score for name, quality in qualities.items()},
@@ -155,7 +167,8 @@ def _against(run: Run, other: Run, pairs: Parallel, beam: int) -> dict[str, Diff
             f"{len(pairs)} sentences are too few to compare two translators: give {FEWEST} or more"
         )
     texts = [
-        translate_lines(each.model, *each.both_tokenizers(), pairs.sources, beam) for each in (run, other)
+        translate_lines(each.language_model, *each.both_tokenizers(), pairs.sources, beam)
+        for each in (run, other)
     ]
     return paired_bootstrap(texts[0], texts[1], pairs.targets)
 
@@ -166,6 +179,9 @@ def main(arguments: list[str]) -> None:
     if isinstance(result, TranslationMeasure):
         _print_translation(result, call.values["against"], call.json)
         return
+    if isinstance(result, EmbeddingMeasure):
+        _print_embedding(result, call.json)
+        return
     figures = result.to_json()
     if call.json:
         print_json(figures)
@@ -175,6 +191,14 @@ def main(arguments: list[str]) -> None:
         print(f"\n{result.not_comparable()}")
 
 
+def _print_embedding(result: EmbeddingMeasure, json: bool) -> None:
+    if json:
+        print_json(result.to_json())
+        return
+    figures = {name: value for name, value in result.to_json().items() if value is not None}
+    print_lines({**figures, **figures.pop("similarity", {})})
+
+
 def _print_translation(result: TranslationMeasure, other: str | None, json: bool) -> None:
     if json:
         print_json(result.to_json())
@@ -182,7 +206,7 @@ def _print_translation(result: TranslationMeasure, other: str | None, json: bool
     figures = replace(result, against={}).to_json()
     print_lines({name: value for name, value in figures.items() if name != "signatures"})
     for name, signature in result.signatures.items():
-        print(f"{name}: {signature}")
+        show(f"{name}: {signature}")
     for name, difference in result.against.items():
         ahead = f"{difference.difference:+.2f} (p = {difference.p_value:.3f}, paired bootstrap)"
-        print(f"{name} of {other}: {difference.other:.2f}, {ahead}")
+        show(f"{name} of {other}: {difference.other:.2f}, {ahead}")

@@ -11,6 +11,7 @@ from typing import Any
 from regard.errors import UserError, notify
 from regard.inside.edit_model import edited
 from regard.machine.device import Precision, check_precision
+from regard.machine.memory import check_memory
 from regard.probabilities import decoder
 from regard.probabilities.captured import CapturedBody, body_for
 from regard.probabilities.decoder import Writing
@@ -76,11 +77,11 @@ def generate(
 def _prepared(run: Run, precision: Precision) -> Run:
     """The run on the best device, with its weights in the precision."""
     check_precision(precision)
-    to_best_device(run.model)
-    halves = precision == "bf16" or (precision == "auto" and run.model.device.type == "cuda")
-    if not halves or any(member.model.learns != "descent" for member in run.model.members()):
+    to_best_device(run.language_model)
+    halves = precision == "bf16" or (precision == "auto" and run.language_model.device.type == "cuda")
+    if not halves or any(member.model.learns != "descent" for member in run.language_model.members()):
         return run
-    return dataclasses.replace(run, model=copy.deepcopy(run.model).bfloat16())
+    return dataclasses.replace(run, model=copy.deepcopy(run.language_model).bfloat16())
 
 
 def stream(
@@ -105,7 +106,8 @@ def stream(
     if stop == "":
         raise UserError("`stop` must not be empty; leave it out to stop nowhere")
     opened = _prepared(require_plain_text(edited(run, edit)), precision)
-    tokenizer, model = opened.tokenizer, opened.model
+    tokenizer, model = opened.tokenizer, opened.language_model
+    check_memory(4 * count * model.vocabulary_size, f"`count` {count}")  # a logit for each text and token
     ids = [tokenizer.start, *_prompt_ids(tokenizer, prompt)]
     decoders = [tokenizer.decoder(ids[-1]) for _ in range(count)]
     texts = [StopText(stop) for _ in range(count)]
@@ -150,10 +152,10 @@ def main(arguments: list[str]) -> None:
 
 
 def _print_live(run: str, prompt: str, **options: Any) -> None:
-    """Print each piece as soon as the model has written it."""
-    piece = prompt
-    print(show_text(prompt), end="", flush=True)
+    """Print each piece as soon as the model has written it. The prompt is printed with the first piece."""
+    shown, piece = prompt, prompt
     for (new,) in stream(run, prompt, **options):
         piece = new or piece
-        print(show_text(new), end="", flush=True)
+        print(show_text(shown + new), end="", flush=True)
+        shown = ""
     sys.stdout.write("" if piece.endswith("\n") else "\n")

@@ -2,6 +2,7 @@
 
 import sys
 import textwrap
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -27,7 +28,7 @@ from regard.tables import Catalogue
 from regard.verbs.arguments import Out
 from regard.verbs.options import Argument
 from regard.verbs.parsing import parse
-from regard.verbs.printing import print_json, tell
+from regard.verbs.printing import print_json, show, tell
 
 Name = Annotated[str | None, Argument(str | None, positional=True, metavar="NAME")]
 Settings = Annotated[dict[str, Any] | tuple[str, ...], Argument(tuple[str, ...], metavar="NAME=VALUE")]
@@ -91,7 +92,7 @@ def main(arguments: list[str]) -> None:
         _print_course(shown, call.json)
         return
     if quiz:
-        score = print_quiz(shown, told=tell if call.json else print)
+        score = print_quiz(shown, told=tell if call.json else show)
         if call.json:
             print_json(shown.to_json() | {"quiz": {"asked": score.asked, "right": score.right}})
         return
@@ -101,7 +102,7 @@ def main(arguments: list[str]) -> None:
     _print(shown)
     names = ", ".join(inputs_of(shown.name))
     written = [str(file) for file in (values["out"], values["notebook"]) if file is not None]
-    print(f"\nwritten: {', '.join(written)}" if written else f"\ninputs that --set changes: {names}")
+    show(f"\nwritten: {', '.join(written)}" if written else f"\ninputs that --set changes: {names}")
 
 
 def _print_course(names: Catalogue, json: bool) -> None:
@@ -111,30 +112,30 @@ def _print_course(names: Catalogue, json: bool) -> None:
     for name, text in names.items():
         before = LESSONS[name].builds_on
         after = f" (after {', '.join(before)})" if before else ""
-        print(f"{name:<16} {text}{after}")
+        show(f"{name:<16} {text}{after}")
 
 
 def _print(shown: Lesson) -> None:
-    print(f"{shown.name}: {shown.about}")
+    show(f"{shown.name}: {shown.about}")
     if shown.builds_on:
-        print(f"Builds on: {', '.join(shown.builds_on)}.")
+        show(f"Builds on: {', '.join(shown.builds_on)}.")
     for number, step in enumerate(shown.steps, 1):
         _print_head(number, step)
         if step.question is not None:
             _indent(f"Before you look: {step.question}", wrap=False)
-            print()
+            show("")
         _print_result(step)
-    print()
+    show("")
     _indent(f"Exercise. {shown.exercise.task}")
     if any(step.question for step in shown.steps):
-        print(f"\nregard lesson {shown.name} --quiz asks the questions and explains the answers;")
-    print(f"--out {shown.name}.html and --out {shown.name}.ipynb hold a solution of the exercise.")
+        show(f"\nregard lesson {shown.name} --quiz asks the questions and explains the answers;")
+    show(f"--out {shown.name}.html and --out {shown.name}.ipynb hold a solution of the exercise.")
 
 
 def _print_head(number: int, step: Step) -> None:
-    print(f"\n{number}. {step.title}")
+    show(f"\n{number}. {step.title}")
     if step.formula:
-        print(f"   {step.formula}")
+        show(f"   {step.formula}")
     _indent(step.intro)
 
 
@@ -151,13 +152,13 @@ def _print_result(step: Step) -> None:
 def _indent(text: str, wrap: bool = True) -> None:
     lines = textwrap.wrap(text, WIDTH) if wrap else text.splitlines()
     for line in lines:
-        print(f"   {line}".rstrip())
+        show(f"   {line}".rstrip())
 
 
-def print_quiz(shown: Lesson, told: Any = print) -> Score:
+def print_quiz(shown: Lesson, told: Callable[[str], None] = show) -> Score:
     """Ask the questions of a lesson on the terminal. The numbers of a step follow its answer."""
     asked = right = 0
-    quiet = told is not print
+    quiet = told is not show
     for number, step in enumerate(shown.steps, 1):
         if not quiet:
             _print_head(number, step)

@@ -13,8 +13,8 @@ from regard.inside.observe import Reading, Wanted, observe, plain_reading
 from regard.inside.output import Form, check_ending, write_record
 from regard.inside.page import frame, page
 from regard.inside.record import Record
+from regard.inside.source_reading import translation_reading
 from regard.probabilities.links import check_links, parse_line
-from regard.probabilities.translation import translate
 from regard.runs.formats import as_run
 from regard.runs.run import Run
 from regard.tables import Table, TableRows
@@ -128,9 +128,11 @@ def _title(opened: Run, run: RunLike, looked: Looked) -> str:
 def _reading(run: Run, text: str, target: Target, gold: str | None, words: bool) -> Reading:
     if words and run.tokenizer.kind == "word":
         raise UserError("this run reads words already; `words` is for bpe, char and byte tokens")
-    if run.model.given is None:
+    if run.language_model.given is None:
         if target is not None or gold is not None:
-            raise UserError(f"`target` and `gold` are for translators; {run.model.family} does not translate")
+            raise UserError(
+                f"`target` and `gold` are for translators; {run.language_model.family} does not translate"
+            )
         return plain_reading(run.tokenizer, text)
     if gold is not None and not isinstance(target, str):
         raise UserError("`gold` goes with `target`, whose words it links")
@@ -139,37 +141,8 @@ def _reading(run: Run, text: str, target: Target, gold: str | None, words: bool)
     return translation_reading(run, text, target)
 
 
-def translation_reading(run: Run, text: str, target: Target) -> Reading:
-    """Return the reading of a source sentence and a translation, end included."""
-    import torch
-
-    source, tokenizer = run.both_tokenizers()
-    if not text.strip():
-        raise UserError("there is nothing to look at: give some text")
-    if target is None:
-        ((best, *_),) = translate(run.model, source, tokenizer, [text], attention=False)
-        target = best.ids
-    ids = [*tokenizer.prompt(target), tokenizer.end] if isinstance(target, str) else list(target)
-    given = [*source.prompt(text), source.end]
-    assert run.model.given is not None
-    for name, length, limit in (
-        ("text", len(given), run.model.given.longest),
-        ("target", len(ids), run.model.context),
-    ):
-        if limit is not None and length > limit:
-            counted = f"{length} tokens, the end counted"
-            raise UserError(f"the {name} has {counted}, and the model reads {limit}: shorten it")
-    unknown = sum(token == source.unknown for token in given)
-    outside = f"{unknown} of the source's tokens are not in its vocabulary and were read as <unk>"
-    notes = (outside,) if unknown else ()
-    ids = [tokenizer.start, *ids]
-    names = tuple(source.name(token) for token in given)
-    read = [tokenizer.name(token) for token in ids]
-    return Reading(ids, read, torch.tensor([given], device=run.model.device), names, ended=True, notes=notes)
-
-
 def _record(run: Run, reading: Reading, wanted: Wanted, words: bool) -> Record:
-    record = observe(run.model, run.tokenizer, reading, wanted)
+    record = observe(run.language_model, run.tokenizer, reading, wanted)
     return by_words(record) if words else record
 
 
@@ -185,7 +158,7 @@ def _framed(record: Record, gold: str, source: str, target: str) -> Record:
 def _tell_late(run: Run, record: Record) -> None:
     """Notify the user of edits at positions after the end of the text."""
     last = max(len(record.tokens), len(record.given or ())) - 1
-    late = [place for place in run.model.places if place > last]  # type: ignore[union-attr]
+    late = [place for place in run.model.places if place > last]
     if late:
         notify(f"the edits name positions {late}, and the text ends at {last}: they change nothing here")
 

@@ -8,7 +8,7 @@ from regard.inside.output import PICTURES, check_ending, write_picture
 from regard.inside.residual_stream import Traced, contributions, lens, sweep
 from regard.verbs.arguments import Edits, Out, RunLike
 from regard.verbs.parsing import parse
-from regard.verbs.printing import print_json, show_token
+from regard.verbs.printing import print_json, show, show_token
 
 
 def trace(
@@ -42,11 +42,11 @@ def trace(
         check_ending(Path(out), PICTURES)
     opened = edited(run, edit)
     if word is None:
-        traced = lens(opened.model, opened.tokenizer, text)
+        traced = lens(opened.language_model, opened.tokenizer, text)
     elif other is None:
-        traced = contributions(opened.model, opened.tokenizer, text, word, position)
+        traced = contributions(opened.language_model, opened.tokenizer, text, word, position)
     else:
-        traced = sweep(opened.model, opened.tokenizer, text, other, word)
+        traced = sweep(opened.language_model, opened.tokenizer, text, other, word)
     if out is not None:
         write_picture(traced.picture(), Path(out))
     return traced
@@ -67,8 +67,8 @@ def _print(traced: Traced) -> None:
     width = max(map(len, names))
     if traced.words is None and len(traced.column_names) == 1:
         for name, value in zip(names, traced.values[:, 0].tolist(), strict=True):
-            print(f"{name:<{width}} {value:+9.4f}")
-        print(f"{'the sum':<{width}} {float(traced.values.sum()):+9.4f}   {traced.about}")
+            show(f"{name:<{width}} {value:+9.4f}")
+        show(f"{'the sum':<{width}} {float(traced.values.sum()):+9.4f}   {traced.about}")
         return
     form = "+7.3f" if traced.words is None else "7.3f"
     for place, token in enumerate(traced.column_names):

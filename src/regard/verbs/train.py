@@ -3,8 +3,6 @@
 import dataclasses
 import hashlib
 import json
-import shutil
-import sys
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -14,10 +12,11 @@ import torch
 
 from regard.boundary import parse_json
 from regard.errors import Interrupted, UserError
+from regard.inside.attention_rows import weight_sites
 from regard.machine.device import Machine, choose_machine
-from regard.machine.disk import LOCK, absolute, lock_folder, relocated, write_json
+from regard.machine.disk import absolute, lock_folder, relocated, remove_begun, write_json
 from regard.models import family_class, family_name
-from regard.models.contract import LanguageModel
+from regard.models.model import Model
 from regard.ranges import check_seed
 from regard.runs.formats.folder import (
     CONFIG,
@@ -26,7 +25,7 @@ from regard.runs.formats.folder import (
     TOKENIZER,
     TRAINING,
     check_free,
-    next_free,
+    claim_free,
     write_run,
 )
 from regard.runs.run import Run, Texts, describe
@@ -85,7 +84,7 @@ class Began:
 
 
 def train(
-    family: str | type[LanguageModel] | None = None,
+    family: str | type[Model] | None = None,
     *,
     recipe: str | None = None,
     data: str | Path = "data",
@@ -117,7 +116,7 @@ def train(
     return _train(family, options, listener)
 
 
-def _train(family: str | type[LanguageModel], given: dict[str, Any], listener: Listener) -> Trained:
+def _train(family: str | type[Model], given: dict[str, Any], listener: Listener) -> Trained:
     kind = family_class(family)
     if given.get("resume"):
         out = Path(given.get("out") or f"runs/{kind.family}")
@@ -126,26 +125,19 @@ def _train(family: str | type[LanguageModel], given: dict[str, Any], listener: L
         with lock_folder(out):
             return _resume(kind, out, given, listener)
     options = read_options(kind, given)
-    out = Path(options.data.out) if options.data.out else next_free(kind.family)
-    check_free(out)
-    created = not out.exists()
-    with lock_folder(out):
+    if options.data.out:
+        check_free(Path(options.data.out))
+    out = Path(options.data.out) if options.data.out else claim_free(kind.family)
+    with lock_folder(out) as created:
         check_free(out)
         try:
             task = make_task(kind, options)
             return _begin(kind, task, options, given, out, listener)
         except BaseException:
             if not (out / CONFIG).exists() and not (out / TRAINING).exists():
-                _clear(out, created)  # the folder can be neither opened nor resumed
+                # the folder can be neither opened nor resumed
+                remove_begun(out, WRITTEN, created or not options.data.out)
             raise
-
-
-def _clear(out: Path, created: bool) -> None:
-    """Remove the files of an unfinished run, and its folder if the folder is new and otherwise empty."""
-    for name in WRITTEN:
-        (out / name).unlink(missing_ok=True)
-    if created and not any(entry.name != LOCK for entry in out.iterdir()):
-        shutil.rmtree(out)
 
 
 def _nothing_learned(out: Path) -> bool:
@@ -157,8 +149,8 @@ def _nothing_there(out: Path) -> str:
 
 
 def _begin(
-    kind: type[LanguageModel],
-    task: TextTask,
+    kind: type[Model],
+    task: TextTask[Any],
     options: Options,
     given: dict[str, Any],
     out: Path,
@@ -176,6 +168,8 @@ def _begin(
         config = describe(model, texts=Texts.of(task.texts(), out), seed=options.data.seed, **measured)
         run = write_run(Run(model, task.tokenizer, config), out, loss=loss)
         return Trained(run, 0, len(encoded), seconds, loss)
+    if options.training.film:
+        weight_sites(model, "to film")
     machine = choose_machine(options.training.precision)
     beginning = Began(
         family=family_name(kind),
@@ -194,7 +188,7 @@ def _begin(
         raise
 
 
-def _resume(kind: type[LanguageModel], out: Path, given: dict[str, Any], listener: Listener) -> Trained:
+def _resume(kind: type[Model], out: Path, given: dict[str, Any], listener: Listener) -> Trained:
     """Resume a stopped training with its own options. An option that is given again must be the same."""
     if (out / CONFIG).exists():
         raise UserError(f"{out}: this run is finished; there is nothing to resume")
@@ -231,7 +225,7 @@ def _plain(value: Any) -> Any:
 
 
 def _descend(
-    model: LanguageModel, task: TextTask, options: Options, out: Path, machine: Machine, listener: Listener
+    model: Model, task: TextTask[Any], options: Options, out: Path, machine: Machine, listener: Listener
 ) -> Trained:
     assert isinstance(options.training, TrainingOptions)
     try:
@@ -255,7 +249,7 @@ def _descend(
         seconds=progress.seconds,
         loss=loss,
         figures=figures,
-        **task.limits(),
+        **task.known(),
     )
     run = write_run(Run(model, task.tokenizer, config, source=task.source_tokenizer), out)
     remove_checkpoints(out)
@@ -273,14 +267,14 @@ def _with_paths(options: Mapping[str, Any], change: Callable[[str], str]) -> dic
     return {name: changed(value) if name in PATHS else value for name, value in options.items()}
 
 
-def _tokens_hash(task: TextTask) -> str:
+def _tokens_hash(task: TextTask[Any]) -> str:
     kinds = [
         tokenizer.to_json() for tokenizer in (task.tokenizer, task.source_tokenizer) if tokenizer is not None
     ]
     return hashlib.sha256(json.dumps(kinds).encode()).hexdigest()
 
 
-def _check_texts(out: Path, task: TextTask, began: Began) -> None:
+def _check_texts(out: Path, task: TextTask[Any], began: Began) -> None:
     """A resumed training must find the text and the vocabulary that it began with."""
     texts = Texts.of(task.texts(), out)
     for part in ("train", "valid", "test"):
@@ -314,5 +308,4 @@ def main(arguments: list[str]) -> None:
         print_json(result)
         return
     print_lines(result)
-    verb = "generate" if trained.run.model.given is None else "translate"
-    print(f"\nnext: regard {verb} {result['out']}", file=sys.stderr)
+    tell(f"\nnext: regard {trained.run.model.verb} {result['out']}")

@@ -5,8 +5,9 @@ import time
 from typing import Any
 
 from regard.errors import UserError
+from regard.machine import streams
 from regard.models import family_class, family_names
-from regard.models.contract import LanguageModel
+from regard.models.model import Model
 from regard.training.options import families_with_option, option_classes, refuse_unused, unused_options
 from regard.training.recipes import find_recipe
 from regard.training.task import Listener, Report
@@ -116,7 +117,7 @@ def _elsewhere(family: str, arguments: list[str]) -> dict[str, str]:
     }
 
 
-def train_options(family: type[LanguageModel]) -> list[Option]:
+def train_options(family: type[Model]) -> list[Option]:
     """All options of a family in groups: text, model, training, machine."""
     data, tokens, model, *training = option_classes(family)
     unused = unused_options(family)
@@ -144,9 +145,7 @@ def live_line(quiet: bool) -> Listener:
             return
         last[0] = time.monotonic()
         line = report_line(report)
-        print(
-            f"\r{line}\x1b[K" if terminal else line, end="" if terminal else "\n", file=sys.stderr, flush=True
-        )
+        streams.tell(f"\r{line}\x1b[K" if terminal else line, end="" if terminal else "\n")
 
     return show
 

@@ -15,9 +15,18 @@ from safetensors.torch import load_file
 
 from regard.boundary import build, check_depth, parse_json, quote_fields
 from regard.errors import UserError
-from regard.machine.disk import LOCK, file_hash, write_atomically, write_json, write_tensors
+from regard.machine.disk import (
+    file_hash,
+    is_begun,
+    make_folder,
+    write_atomically,
+    write_json,
+    write_tensors,
+    written_beside,
+)
 from regard.models import FAMILIES, known_family
-from regard.models.contract import LanguageModel
+from regard.models.building import build_model
+from regard.models.model import Model
 from regard.runs.formats.format import Format
 from regard.runs.run import FORMAT, Run, RunConfig
 from regard.tokens.choose import tokenizer_from_json
@@ -36,7 +45,7 @@ class RunFolder(Format):
     def recognises(self, path: Path) -> bool:
         return path.is_dir()
 
-    def read(self, path: Path, family: type[LanguageModel] | None = None) -> Run:
+    def read(self, path: Path, family: type[Model] | None = None) -> Run:
         config = read_config(path)
         for name, expected in config.files.items():
             if not (path / name).is_file():
@@ -107,7 +116,7 @@ def _record_1(record: dict[str, Any]) -> dict[str, Any]:
 OLDER = {1: _from_format_1}  # a reader for each older format
 
 
-def _family(folder: Path, name: str, named: type[LanguageModel] | None) -> type[LanguageModel]:
+def _family(folder: Path, name: str, named: type[Model] | None) -> type[Model]:
     """The class of a run's family. A name that only a file gives is never imported."""
     if name in FAMILIES and named not in (None, known_family(name)):
         raise UserError(f"{folder}: is a run of {name}, which is part of regard; leave out `family`")
@@ -120,16 +129,14 @@ def _family(folder: Path, name: str, named: type[LanguageModel] | None) -> type[
     return family
 
 
-def _open(
-    folder: Path, config: RunConfig, family: type[LanguageModel]
-) -> tuple[LanguageModel, Tokenizer, Tokenizer | None]:
+def _open(folder: Path, config: RunConfig, family: type[Model]) -> tuple[Model, Tokenizer, Tokenizer | None]:
     try:
         names = [name for name in (TOKENIZER, SOURCE_TOKENIZER) if name in config.files]
         tokenizer, *source = (
             tokenizer_from_json(json.loads((folder / name).read_text("utf-8"))) for name in names
         )
-        sizes = [] if config.source_size is None else [config.source_size]
-        model = family(config.vocabulary_size, build(family.Config, config.model), *sizes)
+        sizes = [size for size in (config.source_size, len(config.labels) or None) if size is not None]
+        model = build_model(family, config.vocabulary_size, build(family.Config, config.model), *sizes)
         model.assign(load_file(folder / MODEL))
     except (
         ValueError,
@@ -149,7 +156,8 @@ def _open(
 
 def write_run(run: Run, folder: Path, **outcome: Any) -> Run:
     """Make a folder a run. config.json, which has the hashes of the other files, comes last."""
-    write_tensors(run.model.tensors(), folder / MODEL)
+    with written_beside(folder / MODEL) as beside:
+        write_tensors(run.model.tensors(), beside)
     tokenizers = {TOKENIZER: run.tokenizer} | ({} if run.source is None else {SOURCE_TOKENIZER: run.source})
     for name, tokenizer in tokenizers.items():
         write_atomically(folder / name, json.dumps(tokenizer.to_json(), ensure_ascii=False).encode())
@@ -166,13 +174,13 @@ def check_free(out: Path) -> None:
     if (out / TRAINING).exists():
         stopped = "if it was stopped, go on with `resume`; or choose another `out`"
         raise UserError(f"{out}: holds a training that is not finished; {stopped}")
-    if out.exists() and (not out.is_dir() or any(entry.name != LOCK for entry in out.iterdir())):
+    if out.exists() and (not out.is_dir() or any(not is_begun(entry.name) for entry in out.iterdir())):
         raise UserError(f"{out}: is not an empty folder; choose another `out`")
 
 
-def next_free(family: str, parent: Path = Path("runs")) -> Path:
-    """runs/ngram, runs/ngram-2, and so on."""
+def claim_free(family: str, parent: Path = Path("runs")) -> Path:
+    """Make runs/ngram, or runs/ngram-2 and so on. Two processes never make the same folder."""
     number = 1
-    while (out := parent / (family if number == 1 else f"{family}-{number}")).exists():
+    while not make_folder(out := parent / (family if number == 1 else f"{family}-{number}")):
         number += 1
     return out

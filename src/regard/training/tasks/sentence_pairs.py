@@ -9,6 +9,7 @@ from typing import Any, final
 import torch
 
 from regard.errors import UserError
+from regard.models.building import build_model
 from regard.models.contract import LanguageModel
 from regard.probabilities.attention_links import attention_error_rate
 from regard.probabilities.measures import token_losses
@@ -21,14 +22,14 @@ from regard.tokens.contract import Encoded, Tokenizer
 from regard.tokens.pairs import PairSchedule, encode_pairs
 from regard.tokens.schedule import Corpus
 from regard.training.options import Options, PairOptions, TrainingOptions
-from regard.training.task import Batch, Batches, TextTask
+from regard.training.task import Batch, Batches, Step, TextTask
 from regard.training.tasks.plain_text import text_rows
 
 VALID_SENTENCES = 200  # the number of sentences that a validation translates, with `stop_on` bleu
 
 
 @final
-class SentencePairs(TextTask):
+class SentencePairs(TextTask[LanguageModel]):
     """Training and validation pairs."""
 
     source_tokenizer: Tokenizer
@@ -70,11 +71,11 @@ class SentencePairs(TextTask):
             "test": [],
         }
 
-    def limits(self) -> dict[str, Any]:
+    def known(self) -> dict[str, Any]:
         return {"longest": self._limit}
 
     def make(self, family: type[LanguageModel], config: Any) -> LanguageModel:
-        return family(self.tokenizer.size, config, self.source_tokenizer.size)  # type: ignore[call-arg]
+        return build_model(family, self.tokenizer.size, config, self.source_tokenizer.size)
 
     def encoded(self) -> Encoded:
         return self._encoded.target
@@ -87,6 +88,9 @@ class SentencePairs(TextTask):
         return PairBatches(
             schedule, Corpus.of(self._encoded.target, model.start, device), model.padding, device
         )
+
+    def objective(self, model: LanguageModel, options: TrainingOptions) -> Step:
+        return Step(model, options.label_smoothing)
 
     def validate(self, model: LanguageModel) -> float:
         return float(token_losses(model, self._valid).mean())
