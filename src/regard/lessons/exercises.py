@@ -70,7 +70,7 @@ from regard.lessons.shipped import shipped
 
 run = shipped("long-lstm")
 rows = torch.tensor([run.tokenizer.prompt("The quick brown fox jumps over the lazy dog. " * 3)])
-for gate, left in gate_products(run.model, rows).items():
+for gate, left in gate_products(run.language_model, rows).items():
     print(gate, left)
     assert left[20] < left[1] < 1  # each step can only lose""",
     ),
@@ -192,7 +192,7 @@ import math
 import regard
 from regard.lessons.shipped import shipped
 
-V = shipped("unmasked").model.vocabulary_size
+V = shipped("unmasked").language_model.vocabulary_size
 loss = regard.lesson("masking").value("trained without, read with it")
 print(math.log(V), loss)
 assert loss > 1""",

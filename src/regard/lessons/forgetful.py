@@ -25,8 +25,8 @@ def forgetting(families: tuple[str, ...] = FAMILIES) -> list[Step]:
     runs = {family: shipped(f"long-{family}") for family in families}
     reach = {}
     for name, run in runs.items():
-        reach[name], _ = gradient_reach(run.model.float(), _rows(run))
-    powers = power_norms(runs["rnn"].model)["layer0"] if "rnn" in runs else {}
+        reach[name], _ = gradient_reach(run.language_model.float(), _rows(run))
+    powers = power_norms(runs["rnn"].language_model)["layer0"] if "rnn" in runs else {}
     return [_gradients(reach, powers), *_powers(runs, powers), _time(runs)]
 
 
@@ -35,7 +35,7 @@ def _rows(run: Run) -> torch.Tensor:
     text = built_in_text().text
     ids = run.tokenizer.prompt(text[: ROWS * READ * 4])[: ROWS * (READ - 1)]
     rows = torch.tensor(ids).view(ROWS, READ - 1)
-    return torch.cat([rows.new_full((ROWS, 1), run.model.start), rows], 1)
+    return torch.cat([rows.new_full((ROWS, 1), run.language_model.start), rows], 1)
 
 
 def _points(curve: dict[int, float]) -> list[tuple[float, float]]:
@@ -88,7 +88,7 @@ def _powers(runs: dict[str, Run], curve: dict[int, float]) -> list[Step]:
     """|| V^k || of the trained RNN, if it is one of the families."""
     if not curve:
         return []
-    layer = next(module for module in runs["rnn"].model.modules() if type(module) is torch.nn.RNN)
+    layer = next(module for module in runs["rnn"].language_model.modules() if type(module) is torch.nn.RNN)
     largest = float(torch.linalg.eigvals(layer.get_parameter("weight_hh_l0").detach().double()).abs().max())
     grows = curve[max(curve)] > 1
     return [
@@ -117,8 +117,10 @@ def _time(runs: dict[str, Run]) -> Step:
     """Sequential steps and measured time against length."""
     steps, seconds = {}, {}
     for name, run in runs.items():
-        lengths = [length for length in LENGTHS if length <= (run.model.context or LENGTHS[-1])]
-        steps[name] = [(float(length), float(sequential_steps(run.model, length))) for length in lengths]
+        lengths = [length for length in LENGTHS if length <= (run.language_model.context or LENGTHS[-1])]
+        steps[name] = [
+            (float(length), float(sequential_steps(run.language_model, length))) for length in lengths
+        ]
         seconds[name] = [(float(length), _milliseconds(run, length)) for length in lengths]
     longest = LENGTHS[-1]
     return Step(
@@ -151,6 +153,6 @@ def _milliseconds(run: Run, length: int) -> float:
     times = []
     for _ in range(4):
         began = time.perf_counter()
-        run.model.read_from_start(tokens_1T)
+        run.language_model.read_from_start(tokens_1T)
         times.append(time.perf_counter() - began)
     return 1000 * median(times[1:])

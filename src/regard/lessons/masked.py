@@ -162,9 +162,9 @@ def _cheating(count: int, keys: Tensor) -> Step:
 def _trained_without_mask() -> Step:
     """Two models with the same options and text: one trained with the mask, one without."""
     masked, open_run = shipped("walk-transformer"), shipped("unmasked")
-    open_run.model.trunk.causal = False  # type: ignore[union-attr]
+    open_run.language_model.trunk.causal = False  # type: ignore[union-attr]
     losses = {"trained with the mask": _loss(masked), "trained without, read without": _loss(open_run)}
-    open_run.model.trunk.causal = True  # type: ignore[union-attr]
+    open_run.language_model.trunk.causal = True  # type: ignore[union-attr]
     losses["trained without, read with it"] = _loss(open_run)
     texts = {"with the mask": _written(masked), "without": _written(open_run)}
     without = losses["trained without, read without"]
@@ -194,15 +194,15 @@ def _trained_without_mask() -> Step:
 @torch.no_grad()
 def _loss(run: Run) -> float:
     ids_BT = torch.tensor(
-        [[run.model.start, *run.tokenizer.prompt(line)] for line in lines(pronouns, 100, seed=5)]
+        [[run.language_model.start, *run.tokenizer.prompt(line)] for line in lines(pronouns, 100, seed=5)]
     )
-    prediction, _ = run.model.double().read_from_start(ids_BT[:, :-1])
+    prediction, _ = run.language_model.double().read_from_start(ids_BT[:, :-1])
     return float(prediction.nll(ids_BT[:, 1:]).mean())
 
 
 def _written(run: Run) -> str:
     """Write a story with the likeliest words, from its first word."""
-    prompt = [run.model.start, *run.tokenizer.prompt("Olga called David")]
+    prompt = [run.language_model.start, *run.tokenizer.prompt("Olga called David")]
     writing = Writing(length=10, sampling=Sampling(temperature=0.0), end=run.tokenizer.end)
-    steps = generate(run.model, run.model.begin(1), [prompt], writing)
+    steps = generate(run.language_model, run.language_model.begin(1), [prompt], writing)
     return run.tokenizer.decode([*prompt[1:], *(step.tokens[0] for step in steps)]).strip()

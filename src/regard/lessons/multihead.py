@@ -27,7 +27,7 @@ def heads(story: str = STORY) -> list[Step]:
     ids_1T, words = ids_of(run, story), ["<s>", *story.split()]
     prediction, look = watched(run, ids_1T, "layer*.attention", "layer*.heads", "layer*.attended")
     best = likeliest(run, prediction, 3)
-    config = run.model.config
+    config = run.language_model.config
     assert isinstance(config, Transformer.Config)
     rows = {
         f"layer {layer} head {head}": numbers(look.maps[f"layer{layer}.attention"]()[0, head, -1])
@@ -92,7 +92,7 @@ def _without_each(run: Run, ids_1T: Tensor, best: tuple[str, float], heads: list
 
         with torch.no_grad():
             look = Look([], {f"layer{layer}.heads": silence})
-            prediction, _ = run.model.read_from_start(ids_1T, look=look)
+            prediction, _ = run.language_model.read_from_start(ids_1T, look=look)
         chances[name] = float(prediction.log_probs().detach()[0, -1, token].exp())
     needed = min(chances, key=lambda name: chances[name])
     spare = max(chances, key=lambda name: chances[name])

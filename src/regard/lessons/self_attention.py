@@ -149,13 +149,13 @@ def _reading(sentence: str) -> Step:
     maps, chances = {}, {}
     for name, causal in (("reader", False), ("causal-reader", True)):
         run = shipped(name)
-        run.model.double().trunk.causal = causal  # type: ignore[union-attr]
+        run.language_model.double().trunk.causal = causal  # type: ignore[union-attr]
         ids_1T = ids_of(run, sentence)[:, 1:]
         (token,) = run.tokenizer.prompt(hidden)
         look = Look(["layer0.attention"])
         with torch.no_grad():
-            blank_1T = torch.cat([ids_1T.new_tensor([[run.model.start]]), ids_1T[:, 1:]], 1)
-            prediction, _ = run.model.read_from_start(blank_1T, look=look)
+            blank_1T = torch.cat([ids_1T.new_tensor([[run.language_model.start]]), ids_1T[:, 1:]], 1)
+            prediction, _ = run.language_model.read_from_start(blank_1T, look=look)
         maps[name] = numbers(look.maps["layer0.attention"]()[0, 0])
         chances[name] = float(prediction.log_probs().detach()[0, 0, token].exp())
     row = maps["reader"][0]

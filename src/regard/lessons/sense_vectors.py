@@ -152,8 +152,8 @@ def _trained() -> list[Step]:
     run = shipped("walk-backpack")
     tokens = {word: run.tokenizer.prompt(word)[0] for word in SHOWN}
     ids_N = torch.tensor(list(tokens.values()))
-    senses_NLD = sense_vectors(run.model.double(), ids_N)
-    scores_NLV = torch.stack([said(run.model, senses_LD) for senses_LD in senses_NLD])
+    senses_NLD = sense_vectors(run.language_model.double(), ids_N)
+    scores_NLV = torch.stack([said(run.language_model, senses_LD) for senses_LD in senses_NLD])
     table = scores_NLV[:, :, ids_N].flatten(0, 1)
     rows = [f"{word}, sense {sense}" for word in SHOWN for sense in range(scores_NLV.shape[1])]
     strongest, raised = divmod(int(table.argmax()), len(SHOWN))
@@ -214,7 +214,7 @@ def _everywhere(before: list[dict[str, float]], after: list[dict[str, float]]) -
 
 def _chances(run: Run, tokens: dict[str, int], changed: bool) -> list[dict[str, float]]:
     """P(David) and P(Felix) of two stories, before and after the senses of David say Felix."""
-    E_VD = run.model.get_parameter("embedding.weight").detach()
+    E_VD = run.language_model.get_parameter("embedding.weight").detach()
     david_D, felix_D = E_VD[tokens["David"]], E_VD[tokens["Felix"]]
     found = []
     for text in (STORY, OTHER):
@@ -229,7 +229,7 @@ def _chances(run: Run, tokens: dict[str, int], changed: bool) -> list[dict[str, 
 
         with torch.no_grad():
             look = Look([], {"senses": change} if changed else {})
-            prediction, _ = run.model.double().read_from_start(ids_1T, look=look)
+            prediction, _ = run.language_model.double().read_from_start(ids_1T, look=look)
         chances_V = prediction.log_probs().detach()[0, -1].exp()
         found.append({word: float(chances_V[tokens[word]]) for word in ("David", "Felix")})
     return found

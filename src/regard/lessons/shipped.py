@@ -32,14 +32,14 @@ def ids_of(run: Run, text: str) -> Tensor:
         raise UserError(
             f"the run does not know {' '.join(unknown) or 'an empty text'}; its words are: {told}"
         )
-    return torch.tensor([[run.model.start, *run.tokenizer.prompt(text)]])
+    return torch.tensor([[run.language_model.start, *run.tokenizer.prompt(text)]])
 
 
 @torch.no_grad()
 def watched(run: Run, ids_1T: Tensor, *sites: str) -> tuple[Prediction, Look]:
     """Read a text and watch sites of the model, in float64."""
     look = Look(sites)
-    prediction, _ = run.model.double().read_from_start(ids_1T, look=look)
+    prediction, _ = run.language_model.double().read_from_start(ids_1T, look=look)
     return prediction, look
 
 

@@ -61,7 +61,7 @@ def word_for_word(sentence: str) -> str:
 def _translators() -> dict[str, Callable[[list[str]], list[str]]]:
     def by(name: str) -> Callable[[list[str]], list[str]]:
         run = shipped(name)
-        return lambda lines: translate_lines(run.model, *run.both_tokenizers(), lines, beam=1)
+        return lambda lines: translate_lines(run.language_model, *run.both_tokenizers(), lines, beam=1)
 
     learned = {label: by(name) for label, name in MODELS.items()}
     return {"word for word": lambda lines: list(map(word_for_word, lines)), **learned}
@@ -262,7 +262,7 @@ def _mixture(source: list[str], target: list[str], mixed: list[list[float]]) -> 
 def _trained(source: str) -> Step:
     """The attention of a small trained translator."""
     run = shipped("translator-attention")
-    ((best, *_),) = translate(run.model, *run.both_tokenizers(), [source])
+    ((best, *_),) = translate(run.language_model, *run.both_tokenizers(), [source])
     weights = numbers(best.attention["attention"][0])
     looks = [
         f"'{word}' at '{best.source_tokens[row.index(max(row))]}'"

@@ -34,7 +34,7 @@ class Walk:
     @classmethod
     def begin(cls, model: str, text: str) -> "Walk":
         run = shipped(f"walk-{model}")
-        run.model.double()
+        run.language_model.double()
         return cls(run, text, ids_of(run, text), ["<s>", *text.split()])
 
     @property
@@ -71,7 +71,7 @@ def walk(model: str = "transformer", text: str = STORY) -> list[Step]:
 
 def first_steps(walk: Walk, embedded_TD: Tensor) -> list[Step]:
     """From words to one-hot vectors to embeddings."""
-    size, ids = walk.run.model.vocabulary_size, walk.ids_1T[0].tolist()
+    size, ids = walk.run.language_model.vocabulary_size, walk.ids_1T[0].tolist()
     return [
         Step(
             "Words are one-hot vectors",
@@ -102,7 +102,7 @@ def first_steps(walk: Walk, embedded_TD: Tensor) -> list[Step]:
 
 def readout_steps(walk: Walk, features_TD: Tensor, said: str) -> list[Step]:
     """From the last features to the probabilities of the next word, and the comparison with the model."""
-    model = walk.run.model
+    model = walk.run.language_model
     readout = model.readout(features_TD[None], model.embedding)  # type: ignore[operator]
     scores_V = readout.weight_VD @ features_TD[-1] + readout.bias_V
     chances_V = scores_V.softmax(0)
@@ -148,8 +148,8 @@ def other_pronoun(walk: Walk) -> Step:
     """The same story with the other pronoun: an experiment with the model."""
     swapped = {"he": "she", "she": "he"}
     other = " ".join(swapped.get(word, word) for word in walk.text.split())
-    own, _ = walk.run.model.read_from_start(walk.ids_1T)
-    changed, _ = walk.run.model.read_from_start(ids_of(walk.run, other))
+    own, _ = walk.run.language_model.read_from_start(walk.ids_1T)
+    changed, _ = walk.run.language_model.read_from_start(ids_of(walk.run, other))
     best, then = likeliest(walk.run, own, 1)[0], likeliest(walk.run, changed, 1)[0]
     return Step(
         "Change one word",

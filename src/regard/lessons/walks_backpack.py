@@ -16,7 +16,7 @@ from regard.parts.senses import sum_senses
 
 
 def walk_backpack(walk: Walk) -> list[Step]:
-    model = walk.run.model
+    model = walk.run.language_model
     assert isinstance(model, Backpack)
     embedded_TD = model.embedding.weight[walk.ids_1T[0]]
     senses_TLD = sense_vectors(model, walk.ids_1T[0]).double().clone()

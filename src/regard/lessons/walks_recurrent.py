@@ -17,7 +17,7 @@ Recurrent = Lstm | Attentive
 
 
 def walk_lstm(walk: Walk) -> list[Step]:
-    model = walk.run.model
+    model = walk.run.language_model
     assert isinstance(model, Lstm)
     embedded_TD = model.embedding.weight[walk.ids_1T[0]]
     steps, hidden_TD = _gates(walk, model, embedded_TD)
@@ -112,7 +112,7 @@ def _where(walk: Walk, width: int, attends: bool) -> Question | None:
 
 def _guesses(walk: Walk, hidden_TD: Tensor) -> Step:
     """The probability of the names of the text, if the model had to say the next word at each position."""
-    model = walk.run.model
+    model = walk.run.language_model
     names = [word for word in walk.words[1:] if word[0].isupper()]
     chances_TV = model.readout(hidden_TD[None], model.embedding).log_probs()[0].exp()  # type: ignore[operator]
     lines = {name: numbers(chances_TV[:, walk.run.tokenizer.prompt(name)[0]]) for name in names}
@@ -128,7 +128,7 @@ def _guesses(walk: Walk, hidden_TD: Tensor) -> Step:
 
 
 def walk_attentive(walk: Walk) -> list[Step]:
-    model = walk.run.model
+    model = walk.run.language_model
     assert isinstance(model, Attentive)
     assert model.join is not None
     embedded_TD = model.embedding.weight[walk.ids_1T[0]]

@@ -21,7 +21,7 @@ from regard.parts.masks import causal
 
 
 def walk_transformer(walk: Walk) -> list[Step]:
-    model = walk.run.model
+    model = walk.run.language_model
     assert isinstance(model, Transformer)
     embedded_TD = model.embedding.weight[walk.ids_1T[0]]
     first = _layer(model, 0, embedded_TD)
@@ -99,7 +99,7 @@ def _layer(model: Transformer, number: int, x_TD: Tensor) -> LayerNumbers:
 
 
 def _positions(walk: Walk) -> Step:
-    model = walk.run.model
+    model = walk.run.language_model
     assert isinstance(model, Transformer)
     angles = model.trunk.positions.angles(torch.arange(len(walk.words))[None])
     assert angles is not None
