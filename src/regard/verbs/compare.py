@@ -131,23 +131,8 @@ def compare(
     if resume:
         return _finish(out, _tuple(families), listener, finished)
     names = _tuple(families)
-<<<<<<< HEAD
-    budget = {"minutes": minutes, "tokens_each": tokens_each, "seeds": seeds}
-    every = names or tuple(families_that_read("text"))
-    plan = build(Plan, {"families": every, "tokens": tokens, "document": document, **budget})
-=======
-    plan = Plan(
-        families=names or tuple(families_that_read("text")),
-        tokens=tokens,
-        document=document,
-        minutes=minutes,
-        tokens_each=tokens_each,
-        seeds=seeds,
-        sources=tuple(map(str, [text] if isinstance(text, str | Path) else text)) or (BUILT_IN,),
-        began=datetime.now().astimezone().isoformat(" ", "minutes"),
-        machine=describe_machine(),
-    )
->>>>>>> main
+    settings = {"minutes": minutes, "tokens_each": tokens_each, "seeds": seeds}
+    plan = _plan(text, families=names, tokens=tokens, document=document, **settings)
     classes = plan.classes(family_class)
     check_free(out)
     with lock_folder(out) as created:
@@ -167,6 +152,20 @@ def _clear(out: Path, created: bool) -> None:
     if {path.name for path in out.iterdir()} <= {LOCK, PLAN, TEXTS}:
         remove_begun(out / TEXTS, [path.name for path in (out / TEXTS).glob("*.txt")], created=True)
         remove_begun(out, [PLAN], created)
+
+
+def _plan(text: Files, families: tuple[str, ...], **settings: Any) -> Plan:
+    """Make the plan of a new comparison. All families that read text are compared if none is named."""
+    return build(
+        Plan,
+        {
+            "families": families or tuple(families_that_read("text")),
+            "sources": tuple(map(str, [text] if isinstance(text, str | Path) else text)) or (BUILT_IN,),
+            "began": datetime.now().astimezone().isoformat(" ", "minutes"),
+            "machine": describe_machine(),
+            **settings,
+        },
+    )
 
 
 def _tuple(names: Names) -> tuple[str, ...]:
