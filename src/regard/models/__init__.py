@@ -36,6 +36,8 @@ FAMILIES = {
     "backpack": "regard.models.backpack:Backpack",
     "recurrent-translator": "regard.models.recurrent_translator:RecurrentTranslator",
     "transformer-translator": "regard.models.transformer_translator:TransformerTranslator",
+    "captioner": "regard.models.captioner:Captioner",
+    "transformer-captioner": "regard.models.transformer_captioner:TransformerCaptioner",
 }
 GROUP = "regard.families"
 PAGE = "docs/your-own-family.md"
@@ -90,7 +92,7 @@ def family_name(family: "type[LanguageModel]") -> str:
 
 
 def families_that_read(reads: str) -> list[str]:
-    """Return the names of regard's families that are trained on this kind of data (text or pairs)."""
+    """Return the names of regard's families that are trained on text, pairs or captions."""
     return [name for name, path in FAMILIES.items() if _attribute(path).reads == reads]
 
 
