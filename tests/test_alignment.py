@@ -137,7 +137,7 @@ def _every_path(chance_JN: np.ndarray, share_D: np.ndarray) -> tuple[np.ndarray,
     for path in itertools.product(range(words + 1), repeat=len(chance_JN)):  # 0 stands for none
         chance, place, distances = 1.0, 0, np.zeros_like(share_D)
         for j, i in enumerate(path):
-            step = Jumps.NONE if i == 0 else (1 - Jumps.NONE) * jumps[place, i - 1]
+            step = Jumps.NULL_SHARE if i == 0 else (1 - Jumps.NULL_SHARE) * jumps[place, i - 1]
             chance *= chance_JN[j, i] * step
             if i:
                 distances[words + i - place] += 1

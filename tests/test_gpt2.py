@@ -188,7 +188,7 @@ def test_a_run_of_our_own_goes_out(tmp_path: Path, regard_cli):
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        ({"model_type": "llama"}, "a checkpoint of 'llama'; of Hugging Face's models only 'gpt2' is read"),
+        ({"model_type": "llama"}, "a checkpoint of 'llama'; of Hugging Face's models, regard reads"),
         ({"activation_function": "relu"}, "activation_function is 'relu' where GPT-2 has 'gelu_new'"),
         ({"n_inner": 17}, "17 wide"),
         ({"n_layer": 5}, "does not fit config.json"),

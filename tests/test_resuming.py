@@ -191,7 +191,8 @@ def test_a_damaged_checkpoint_is_named_set_aside_and_the_one_before_it_is_used(t
     newest, before = (tmp_path / "run" / f"checkpoint-{step:08}" for step in (9, 8))
     flip(newest / "tensors.safetensors")
     words = (
-        r"checkpoint-00000009 is damaged; .*damaged-checkpoint-00000009-1, and checkpoint-00000008 is used"
+        "checkpoint-00000009 is damaged and was renamed to damaged-checkpoint-00000009-1; "
+        "checkpoint-00000008 is used"
     )
     with pytest.warns(Notice, match=words):
         regard.train("lstm", out=str(tmp_path / "run"), resume=True)
@@ -303,6 +304,7 @@ def test_what_a_stopped_run_cannot_go_on_with_is_told_and_stays(tmp_path, monkey
         "valid": str(folder / "a.txt"),
         "vocabulary": str(words),
         "tensorboard": True,
+        "tokens": "word",
     }
     stopped(tmp_path / "run", **options)
     words.write_text("and\nsays\nline\n")
@@ -362,6 +364,6 @@ def test_stopped_while_measuring_nothing_is_trained_again(tmp_path, text, monkey
         )
         with pytest.raises(Interrupted, match="go on with: regard train lstm --out"):
             small(tmp_path / "stopped", text, steps=11)
-    monkeypatch.setattr("regard.training.loop.step", lambda *_: pytest.fail("trained again"))
+    monkeypatch.setattr("regard.training.loop.set_rate", lambda *_: pytest.fail("trained again"))
     assert regard.train("lstm", out=str(tmp_path / "stopped"), resume=True).steps == 11
     assert files(tmp_path / "stopped") == files(tmp_path / "whole")

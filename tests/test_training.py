@@ -16,10 +16,11 @@ from trainings import TEXT, files, small
 import regard
 from regard.errors import MachineError, UserError
 from regard.machine.memory import keep_freed_memory
-from regard.models import families_that_read, family_class, predictions
+from regard.models import families_that_read, family_class
 from regard.models.attentive import Attentive
 from regard.models.predictions import SoftmaxPrediction
 from regard.models.transformer import Transformer
+from regard.parts import cross_entropy
 from regard.tokens.choose import TokenOptions, train_tokenizer
 from regard.tokens.schedule import Corpus, LaneSchedule, WindowSchedule
 from regard.training import checkpoint
@@ -72,7 +73,7 @@ def test_schedules_depend_on_seed_epoch_and_step_alone():
 
 def test_the_sliced_loss_compiles_to_the_same_gradient(monkeypatch):
     """torch 2.11 compiled it to a wrong one on a GPU: compiled, another way is taken past the slice size."""
-    monkeypatch.setattr(predictions, "SLICE", 13 * 3)
+    monkeypatch.setattr(cross_entropy, "SLICE", 13 * 3)
     torch.manual_seed(3)
     model = Transformer(13, Transformer.Config(layers=1, width=4, heads=1, context=7, dropout=0.0)).train()
     tokens = torch.randint(0, 13, (2, 7))
@@ -95,7 +96,7 @@ def test_the_sliced_loss_is_the_whole_loss(monkeypatch, smoothing):
     weights = torch.rand(2, 7, generator=generator)
     results = []
     for slice_size in (1 << 24, 13 * 3):
-        monkeypatch.setattr(predictions, "SLICE", slice_size)
+        monkeypatch.setattr(cross_entropy, "SLICE", slice_size)
         loss, total = SoftmaxPrediction(features, weight, bias).loss(targets, weights, smoothing)
         results.append((loss, total, *torch.autograd.grad(3 * loss, (features, weight, bias))))
     for whole, sliced in zip(*results, strict=True):
@@ -117,7 +118,7 @@ def test_a_copying_models_training_holds_no_logits_either(monkeypatch):
     tokens_BT = torch.arange(90).view(2, 45)
     gradients, held = [], []
     for slice_size in (1 << 24, 2003 * 10):
-        monkeypatch.setattr(predictions, "SLICE", slice_size)
+        monkeypatch.setattr(cross_entropy, "SLICE", slice_size)
         saved = dict[int, int]()
         with torch.autograd.graph.saved_tensors_hooks(
             lambda x, saved=saved: saved.update({x.data_ptr(): x.numel()}) or x, lambda x: x

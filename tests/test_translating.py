@@ -192,8 +192,8 @@ def test_a_translator_looks_at_itself_too(taught: Path):
         (["I", "--what-if", "\u00b2-0"], "is not a link"),
         (["I", "--length-penalty", "nan"], "--length-penalty lies between"),
         (["I", "--beam", "0"], "--count and --beam must be 1 or more"),
-        (["I love\nyou"], "has a line end in it"),
-        (["--out", "x.svg"], "--out draws one sentence"),
+        (["I love\nyou"], "contains a line end"),
+        (["--out", "x.svg"], "--out draws the first sentence"),
     ],
 )
 def test_what_cannot_be_translated_is_told(

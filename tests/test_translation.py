@@ -370,7 +370,7 @@ def test_wrong_alignments_and_sentences_are_told(taught: Path, tmp_path: Path, m
             "translates back",
         ),
         (["translate", taught / "run", "a", "--count", "9"], "needs a --beam of 9 or more"),
-        (["translate", taught / "back", " ".join("x" * 200)], "and the model reads 128"),
+        (["translate", taught / "back", " ".join("x" * 200)], "and the model reads at most 128"),
         (["evaluate", taught / "run", "--source", taught / "en.txt"], "--source and --target go together"),
         (
             ["evaluate", taught / "run", "--text", taught / "en.txt"],

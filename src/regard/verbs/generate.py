@@ -150,10 +150,10 @@ def main(arguments: list[str]) -> None:
 
 
 def _print_live(run: str, prompt: str, **options: Any) -> None:
-    """Print each piece as soon as the model has written it."""
-    piece = prompt
-    print(show_text(prompt), end="", flush=True)
+    """Print each piece as soon as the model has written it. The prompt is printed with the first piece."""
+    shown, piece = prompt, prompt
     for (new,) in stream(run, prompt, **options):
         piece = new or piece
-        print(show_text(new), end="", flush=True)
+        print(show_text(shown + new), end="", flush=True)
+        shown = ""
     sys.stdout.write("" if piece.endswith("\n") else "\n")
