@@ -36,9 +36,12 @@ class Captioner(RecurrentDecoder):
     reads = "captions"
     token_defaults: ClassVar[dict[str, Any]] = TOKEN_DEFAULTS
     training_defaults: ClassVar[dict[str, Any]] = {
-        "batch": 64,
-        "learning_rate": 0.003,
+        "optimiser": "muon",
+        "learning_rate": 0.005,
         "weight_decay": 0.01,
+        "batch": 32,
+        "steps": 4000,
+        "evaluate_every": 500,
     }
     medium: ClassVar[dict[str, Any]] = {"width": 512}
 
@@ -71,9 +74,9 @@ class Captioner(RecurrentDecoder):
 
     def __init__(self, vocabulary_size: int, config: Config, size: tuple[int, ...] = PIXELS):
         super().__init__(vocabulary_size, config)
-        self.given: Images = Images(tuple(size))
+        grid = make_grid(tuple(size), config.patch, config.regions)
+        self.given: Images = Images(tuple(size), grid=grid)
         width = config.width
-        grid = make_grid(self.given.size, config.patch, config.regions)
         self.regions = Regions(self.given.size, grid, config.regions, width)
         self.glance = nn.Linear(width, GLANCE)
         self.first = nn.Linear(len(self.regions.position_RD) * GLANCE, config.layers * width)

@@ -12,6 +12,7 @@ from typing import Any, final
 import torch
 from torch import Tensor
 
+from regard.parts.regions import Grid
 from regard.tokens.captions import EncodedCaptions, Features
 from regard.tokens.contract import Encoded
 from regard.tokens.pairs import EncodedPairs, GivenExamples, source_rows
@@ -94,6 +95,13 @@ class Images(Given):
     """
 
     size: tuple[int, ...]
+    grid: Grid | None = None  # the regions of images; None for given features
+
+    def region_names(self) -> tuple[str, ...]:
+        """Return the name of each region: its row and column in the grid, from 0."""
+        if self.grid is None:
+            return tuple(map(str, range(self.size[0])))
+        return tuple(f"{y}:{x}" for y in range(self.grid.rows) for x in range(self.grid.columns))
 
     def smallest(self, device: torch.device) -> Tensor:
         return torch.zeros(1, *self.size, device=device)

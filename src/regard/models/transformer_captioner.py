@@ -56,8 +56,8 @@ class TransformerCaptioner(TransformerDecoder):
 
     def __init__(self, vocabulary_size: int, config: Config, size: tuple[int, ...] = PIXELS):
         super().__init__(vocabulary_size, config)
-        self.given: Images = Images(tuple(size))
-        grid = make_grid(self.given.size, config.patch, config.regions)
+        grid = make_grid(tuple(size), config.patch, config.regions)
+        self.given: Images = Images(tuple(size), grid=grid)
         self.regions = Regions(self.given.size, grid, config.regions, config.width)
         self.embedding = nn.Embedding(vocabulary_size + 2, config.width)
         nn.init.normal_(self.embedding.weight, std=config.width**-0.5)

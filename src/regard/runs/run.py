@@ -74,7 +74,7 @@ class RunConfig:
     format: int = FORMAT
     family: str
     vocabulary_size: int
-    source_size: int | None = None
+    source_size: int | tuple[int, ...] | None = None  # what the model's states begin with
     model: dict[str, Any]
     texts: Texts
     seed: int | None = None

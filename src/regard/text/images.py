@@ -4,7 +4,8 @@ Shape legend: Y and X pixels.
 """
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,6 +17,7 @@ from regard.errors import UserError
 # Pillow reads these formats itself. Others, such as EPS, would start another program.
 FORMATS = ("PNG", "JPEG", "GIF", "BMP", "WEBP", "TIFF", "PPM")
 MOST_PIXELS = 1 << 26  # a larger image is refused: a small file can describe an image that fills the memory
+ORIENTATION = 0x0112  # the EXIF tag
 LONGEST = 64  # the default of the longer side of a frame, in pixels
 
 
@@ -29,6 +31,22 @@ class Fitted:
 
 def open_image(path: str | Path) -> Image.Image:
     """Read an image file as RGB. Grey, palette and other modes are converted; transparency becomes white."""
+    with _opened(path) as file:
+        file.load()
+        return _as_rgb(ImageOps.exif_transpose(file))
+
+
+def image_size(path: str | Path) -> tuple[int, int]:
+    """Return the width and the height of an image, as it is shown, without reading its pixels."""
+    with _opened(path) as file:
+        width, height = file.size
+        turned = file.getexif().get(ORIENTATION, 1) >= 5  # a camera held upright stores its image lying
+        return (height, width) if turned else (width, height)
+
+
+@contextmanager
+def _opened(path: str | Path) -> Iterator[Image.Image]:
+    """Open an image file. Every mistake in the file is a UserError."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of Pillow, on large images and on damaged metadata
@@ -37,8 +55,7 @@ def open_image(path: str | Path) -> Image.Image:
                 if width * height > MOST_PIXELS:
                     size = f"{width:,} x {height:,} pixels are more than {MOST_PIXELS:,}"
                     raise UserError(f"{path}: {size}; give a smaller copy of the image")
-                file.load()
-                return _as_rgb(ImageOps.exif_transpose(file))
+                yield file
     except FileNotFoundError:
         raise UserError(f"{path}: no such image file") from None
     except Image.DecompressionBombError:
@@ -46,9 +63,9 @@ def open_image(path: str | Path) -> Image.Image:
     except Image.UnidentifiedImageError:
         known = ", ".join(FORMATS)
         raise UserError(f"{path}: is not an image in one of the formats {known}") from None
-    except PermissionError as error:
+    except (PermissionError, IsADirectoryError) as error:
         raise UserError(f"{path}: cannot be read ({error.strerror})") from None
-    except (OSError, SyntaxError, ValueError, EOFError, IndexError, TypeError, OverflowError) as error:
+    except (OSError, SyntaxError, ValueError, EOFError, LookupError, TypeError, OverflowError) as error:
         reason = " ".join(str(error).split()) or type(error).__name__
         raise UserError(f"{path}: is damaged or cut off ({reason}); make the file again") from None
 

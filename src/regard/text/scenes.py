@@ -14,6 +14,7 @@ Shape legend: N scenes, K shapes of a scene, Y and X pixels.
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -29,12 +30,12 @@ SHAPES = ("circle", "square", "triangle", "cross", "ring")
 KINDS = tuple((colour, name) for colour in COLOURS for name in SHAPES)
 MOST = 4  # shapes in a scene
 # The shares of two, three and four shapes among the scenes that are drawn up. Few of those with four shapes
-# have a clear caption; a fifth of the scenes that are left have four shapes.
-DRAWN_UP = (0.04, 0.15, 0.81)
+# have a clear caption; a sixth of the scenes that are left have four shapes.
+DRAWN_UP = (0.016, 0.086, 0.898)
 RADII = (0.11, 0.19)  # of a shape, as shares of the side of the picture
-APART = 0.12  # the least distance of two centres from left to right
-CLEAR = 0.08  # the least difference between the distances of two centres in height and in width
-VISIBLE = 0.6  # the least share of a shape that others do not cover
+APART = 0.14  # the least distance of two centres from left to right
+CLEAR = 0.12  # the least difference between the distances of two centres in height and in width
+VISIBLE = 0.7  # the least share of a shape that others do not cover
 TRIED = 4096  # scenes that are drawn up at a time
 PAPER = 245.0  # the brightness of the background, of 255
 SLOPE = 5**0.5  # the sides of a triangle rise by 2 for a step of 1 to the side
@@ -166,46 +167,53 @@ def _kinds(generator: np.random.Generator, unseen: bool) -> np.ndarray:
 def draw(scenes: Sequence[Scene], size: int = COARSE) -> np.ndarray:
     """(N, Y, X, 3): the pictures, as bytes."""
     picture_NYX3 = np.full((len(scenes), size, size, 3), PAPER, np.float32)
-    for there, cover_NYX, colour_N3 in _layers(scenes, size):
-        below_NYX3 = picture_NYX3[there]
-        picture_NYX3[there] = below_NYX3 + cover_NYX[..., None] * (colour_N3[:, None, None] - below_NYX3)
+    for place, cover_NYX, colour_N3 in _layers(scenes, size):
+        below_NYX3 = picture_NYX3[place]
+        picture_NYX3[place] = below_NYX3 + cover_NYX[..., None] * (colour_N3[:, None, None] - below_NYX3)
     return picture_NYX3.round().astype(np.uint8)
 
 
 def _visible(scenes: Sequence[Scene]) -> np.ndarray:
-    """(N): True for scenes in which at least half of every shape is visible."""
+    """(N): True for scenes in which enough of every shape is visible."""
     enough_N = np.ones(len(scenes), bool)
     above_NYX = np.zeros((len(scenes), COARSE, COARSE), np.float32)
-    for there, cover_NYX, _ in reversed([*_layers(scenes, COARSE)]):  # the last layer is on top
-        seen_N = (cover_NYX * (1 - above_NYX[there])).sum((1, 2))
-        enough_N[there] &= seen_N >= VISIBLE * cover_NYX.sum((1, 2))
-        above_NYX[there] = np.maximum(above_NYX[there], cover_NYX)
+    for place, cover_NYX, _ in reversed([*_layers(scenes, COARSE)]):  # the last layer is on top
+        seen_N = (cover_NYX * (1 - above_NYX[place])).sum((1, 2))
+        enough_N[place[0][:, 0, 0]] &= seen_N >= VISIBLE * cover_NYX.sum((1, 2))
+        above_NYX[place] = np.maximum(above_NYX[place], cover_NYX)
     return enough_N
 
 
-def _layers(scenes: Sequence[Scene], size: int) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
-    """Yield (scenes, cover, colour) for each layer, from the lowest to the topmost.
+def _layers(scenes: Sequence[Scene], size: int) -> Iterator[tuple[Any, np.ndarray, np.ndarray]]:
+    """Yield (place, cover, colour) for each layer of shapes, from the lowest to the topmost.
 
-    `scenes` are the indices of the scenes that have this layer; the cover of a pixel lies between 0 and 1.
+    `place` indexes the pixels around each shape of the layer; the cover of a pixel lies between 0 and 1.
     """
-    centre = (np.arange(size, dtype=np.float32) + 0.5) / size
+    window = min(size, int(2 * RADII[1] * size) + 3)
+    step = np.arange(window)
     for layer in range(MOST):
         there = np.array([n for n, scene in enumerate(scenes) if layer < len(scene.order)], int)
+        if not len(there):
+            return
         shapes = [scenes[n].shapes[scenes[n].order[layer]] for n in there]
         x_N, y_N, radius_N = (
-            np.array([getattr(shape, name) for shape in shapes], np.float32)[:, None, None]
+            np.array([getattr(shape, name) for shape in shapes], np.float32)[:, None] * size
             for name in ("x", "y", "radius")
         )
+        column_NX, row_NY = (
+            np.clip((centre_N - radius_N).astype(int) - 1, 0, size - window) + step for centre_N in (x_N, y_N)
+        )
         # Positions relative to the shape's own centre, in radii.
-        right_NYX, down_NYX = (centre - x_N) / radius_N, (centre[:, None] - y_N) / radius_N
-        right_NYX, down_NYX = np.broadcast_arrays(right_NYX, down_NYX)
-        cover_NYX = np.zeros((len(there), size, size), np.float32)
+        right_NYX = ((column_NX + 0.5 - x_N) / radius_N).astype(np.float32)[:, None]
+        down_NYX = ((row_NY + 0.5 - y_N) / radius_N).astype(np.float32)[:, :, None]
+        cover_NYX = np.empty((len(there), window, window), np.float32)
         names_N = np.array([shape.name for shape in shapes])
         for name in SHAPES:
             own = np.flatnonzero(names_N == name)
-            distance_NYX = _distance(name, right_NYX[own], down_NYX[own]) * (radius_N[own] * size)
+            distance_NYX = _distance(name, right_NYX[own], down_NYX[own]) * radius_N[own, :, None]
             cover_NYX[own] = np.clip(0.5 - distance_NYX, 0, 1)  # soft edges, one pixel wide
-        yield there, cover_NYX, np.array([COLOURS[shape.colour] for shape in shapes], np.float32)
+        colour_N3 = np.array([COLOURS[shape.colour] for shape in shapes], np.float32)
+        yield (there[:, None, None], row_NY[:, :, None], column_NX[:, None]), cover_NYX, colour_N3
 
 
 def _distance(name: str, right: np.ndarray, down: np.ndarray) -> np.ndarray:

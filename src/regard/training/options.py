@@ -24,6 +24,11 @@ PATHS = (
     "valid_source",
     "valid_target",
     "vocabulary",
+    "images",
+    "captions",
+    "boxes",
+    "features",
+    "valid_captions",
 )
 SEVERAL = ("text", "valid", "test")  # the options that may be several paths
 
@@ -87,6 +92,34 @@ class PairOptions(OutputOptions):
 
     def __post_init__(self) -> None:
         check_at_least(1, longest=self.longest, batch_tokens=self.batch_tokens)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class CaptionOptions(OutputOptions):
+    """The data options of families that read captions of images."""
+
+    unused: ClassVar[dict[str, str]] = {"segment": "it reads whole captions"}
+
+    images: str | None = None
+    """The folder of the images. Without any files, the built-in scenes."""
+    captions: str | None = None
+    """A caption in each line: file TAB caption. The files lie in the folder of the images."""
+    boxes: str | None = None
+    """The parts of the images that words name: line TAB word TAB left TAB top TAB right TAB bottom [TAB
+    kind]. A line of the captions counts from 1, a word from 0, and the rest is in pixels."""
+    features: str | None = None
+    """Given features instead of images: an .npz file with an array (regions, features) for each name."""
+    valid_captions: str | None = None
+    """Captions for validation, of images in the same folder. Without them, a tenth of the images is held
+    out."""
+    side: int = 64
+    """Longest side of an image in the model, in pixels. Larger images are made smaller."""
+    scenes: int = 16000
+    """Number of built-in scenes to train on."""
+
+    def __post_init__(self) -> None:
+        check_at_least(4, side=self.side)
+        check_at_least(100, scenes=self.scenes)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -172,7 +205,11 @@ class TrainingOptions:
             )
 
 
-DATA_OPTIONS: dict[str, type[OutputOptions]] = {"text": TextOptions, "pairs": PairOptions}
+DATA_OPTIONS: dict[str, type[OutputOptions]] = {
+    "text": TextOptions,
+    "pairs": PairOptions,
+    "captions": CaptionOptions,
+}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -180,7 +217,7 @@ class Options:
     """The options of a training, by kind."""
 
     family: type[LanguageModel]
-    data: Any  # TextOptions or PairOptions, depending on the data that the family reads
+    data: Any  # TextOptions, PairOptions or CaptionOptions, depending on the data that the family reads
     tokens: TokenOptions
     model: Any  # the family's Config
     training: TrainingOptions | None  # None: the family does not learn by gradient descent
@@ -207,6 +244,8 @@ def with_defaults(kind: type, defaults: Mapping[str, Any]) -> type:
 def read_options(family: type[LanguageModel], given: Mapping[str, Any]) -> Options:
     """Check options and sort them by kind. Raises a UserError for an unknown name or a wrong value."""
     values = {name: _files(value) if name in SEVERAL else value for name, value in given.items()}
+    if values.get("minutes") is not None:
+        values.setdefault("steps", None)  # a family's own number of steps
     if values.get("size") == "medium":
         values = {**family.medium, **values}
     refuse_unused(family, values)

@@ -9,6 +9,7 @@ from regard.training.task import TextTask
 TASKS = {
     "text": "regard.training.tasks.plain_text:PlainText",
     "pairs": "regard.training.tasks.sentence_pairs:SentencePairs",
+    "captions": "regard.training.tasks.captioned_images:CaptionedImages",
 }
 
 
