@@ -36,11 +36,10 @@ class Captioner(RecurrentDecoder):
     reads = "captions"
     token_defaults: ClassVar[dict[str, Any]] = TOKEN_DEFAULTS
     training_defaults: ClassVar[dict[str, Any]] = {
-        "optimiser": "muon",
-        "learning_rate": 0.005,
+        "learning_rate": 0.002,
         "weight_decay": 0.01,
         "batch": 32,
-        "steps": 4000,
+        "steps": 5000,
         "evaluate_every": 500,
     }
     medium: ClassVar[dict[str, Any]] = {"width": 512}

@@ -170,6 +170,8 @@ def describe(model: LanguageModel, texts: Texts = NO_TEXTS, **known: Any) -> Run
 
 def require_plain_text(run: Run) -> Run:
     """The run, if it goes on from a text; an error if its state begins with something else."""
+    if run.model.reads == "captions":
+        raise UserError("this run captions images; use regard caption, or regard evaluate with `images`")
     if run.model.given is not None:
         raise UserError(
             "this run translates; use regard translate, or regard evaluate with `source` and `target`"
@@ -179,7 +181,7 @@ def require_plain_text(run: Run) -> Run:
 
 def require_translator(run: Run) -> Run:
     """The run, if its state begins with a source sentence."""
-    if run.model.given is None or run.source is None:
+    if run.model.reads != "pairs" or run.source is None:
         raise UserError(
             f"{run.model.family} does not translate; train a recurrent-translator or a transformer-translator"
         )

@@ -138,7 +138,7 @@ class Features(ImageRows):
 def load_images(captioned: Captioned, size: Sequence[int]) -> ImageRows:
     """Read the images, and fit them into frames of this size (channels, height, width)."""
     if captioned.features is not None:
-        return Features(_padded([captioned.features[name] for name in captioned.names], size))
+        return Features(pad_features([captioned.features[name] for name in captioned.names], size))
     _, height, width = size
     if captioned.scenes and height == width:
         drawn = torch.from_numpy(draw(captioned.scenes, height))
@@ -156,7 +156,7 @@ def size_of(captioned: Captioned, longest: int) -> tuple[int, ...]:
     return CHANNELS, *frame_of([image_size(name) for name in captioned.names], longest)
 
 
-def _padded(arrays: list[np.ndarray], size: Sequence[int]) -> Tensor:
+def pad_features(arrays: list[np.ndarray], size: Sequence[int]) -> Tensor:
     """(N, R, D): arrays of features, with NaN for missing regions."""
     values_NRD = torch.full((len(arrays), *size), torch.nan)
     for values_RD, array in zip(values_NRD, arrays, strict=True):

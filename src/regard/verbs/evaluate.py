@@ -1,4 +1,4 @@
-"""regard evaluate RUN: loss and perplexity of a run on a text, or BLEU of a translator."""
+"""regard evaluate RUN: loss and perplexity of a run on a text, or BLEU of a translator or captioner."""
 
 import math
 import time
@@ -11,14 +11,17 @@ from regard.machine.memory import keep_freed_memory
 from regard.probabilities.measures import Measure, measure, token_losses
 from regard.probabilities.quality import Difference, bleu, chrf, paired_bootstrap
 from regard.probabilities.translation import translate_lines
+from regard.runs.captioned import require_captioner
 from regard.runs.derived import cached, mix, to_best_device
 from regard.runs.formats import as_run
 from regard.runs.run import Run, require_plain_text, require_translator
 from regard.tables import Table, TableRows
 from regard.text import parallel
+from regard.text.captions import read as read_captions
 from regard.text.files import read
 from regard.text.parallel import Parallel
 from regard.verbs.arguments import Edits, File, Files, OtherRun, RunLike
+from regard.verbs.evaluate_captions import CaptionMeasure, evaluate_captions
 from regard.verbs.parsing import parse
 from regard.verbs.printing import print_json, print_lines
 
@@ -62,11 +65,16 @@ def evaluate(
     source: File = None,
     target: File = None,
     pairs: File = None,
+    images: File = None,
+    captions: File = None,
+    boxes: File = None,
+    features: File = None,
     beam: int | None = None,
     against: OtherRun = None,
     edit: Edits = None,
-) -> Measure | TranslationMeasure:
-    """Measure loss, perplexity and bits per byte of a run; BLEU, chrF and perplexity of a translator.
+) -> Measure | TranslationMeasure | CaptionMeasure:
+    """Measure loss, perplexity and bits per byte of a run; BLEU, chrF and perplexity of a translator; BLEU,
+    exact matches and the pointing game of a captioner.
 
     docs/measuring.md defines the figures.
 
@@ -83,11 +91,21 @@ def evaluate(
         source: The source sentences for a translator. Without files, the sentences held out in its training.
         target: The reference translations.
         pairs: Both in one file instead: source TAB target.
+        images: The folder of the images for a captioner. Without files, the images held out in its training.
+        captions: Their captions: file TAB caption.
+        boxes: The parts of the images that words name, as in regard train captioner.
+        features: Given features instead of images (.npz).
         beam: The number of hypotheses of the beam search (5).
         against: Another translator, which is compared on the same sentences by the paired bootstrap.
         edit: Change the model: a JSON file of edits, or the JSON itself.
     """
     opened = edited(run, edit)
+    of_images = {"images": images, "captions": captions, "boxes": boxes, "features": features}
+    if opened.model.reads == "captions" or any(of_images.values()):
+        of_text = {"text": text, "mix": mix, "cache": cache, "cache_size": cache_size, "stride": stride}
+        of_pairs = {"source": source, "target": target, "pairs": pairs, "against": against}
+        _refuse({**of_text, **of_pairs, "valid": valid}, CAPTIONERS)
+        return evaluate_captions(require_captioner(opened), read_captions(**of_images), beam or 5)
     if opened.model.given is not None or source or target or pairs:
         of_text = {"text": text, "mix": mix, "cache": cache, "cache_size": cache_size}
         _refuse({**of_text, "stride": stride, "valid": valid}, TRANSLATORS)
@@ -100,6 +118,7 @@ def evaluate(
     return measure(opened.model, opened.tokenizer, [source.text for source in sources], stride)
 
 
+CAPTIONERS = "is not for captioners, which are measured on `images` and `captions`"
 TRANSLATORS = "is for language models; a translator is measured on `source` and `target`, or `pairs`"
 
 
@@ -171,7 +190,7 @@ def main(arguments: list[str]) -> None:
         print_json(figures)
         return
     print_lines({name: value for name, value in figures.items() if name != "zero_tokens" or value})
-    if result.unknown_tokens:
+    if isinstance(result, Measure) and result.unknown_tokens:
         print(f"\n{result.not_comparable()}")
 
 

@@ -52,7 +52,8 @@ class Trained(Table):
     tokens: int
     seconds: float
     loss: float | None
-    # BLEU of a translator, and its alignment error rate if the gold links are known.
+    # BLEU of a translator, and its alignment error rate if the gold links are known; of a captioner, BLEU,
+    # exact matches, and the pointing game if boxes are known.
     figures: dict[str, float] = dataclasses.field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
@@ -314,5 +315,6 @@ def main(arguments: list[str]) -> None:
         print_json(result)
         return
     print_lines(result)
-    verb = "generate" if trained.run.model.given is None else "translate"
-    print(f"\nnext: regard {verb} {result['out']}", file=sys.stderr)
+    verbs = {"text": "generate {run}", "pairs": "translate {run}", "captions": "caption {run} IMAGE"}
+    following = verbs[trained.run.model.reads].format(run=result["out"])
+    print(f"\nnext: regard {following}", file=sys.stderr)

@@ -19,6 +19,8 @@ FIRST = (  # the options that are needed most, in this order
     "source",
     "target",
     "pairs",
+    "images",
+    "captions",
     "out",
     "tokens",
     "document",
@@ -36,7 +38,8 @@ FIRST = (  # the options that are needed most, in this order
 )
 METAVARS = dict.fromkeys(("text", "valid", "test"), "PATH") | {
     **dict.fromkeys(("source", "target", "pairs", "valid_source", "valid_target", "vocabulary"), "FILE"),
-    "out": "FOLDER",
+    **dict.fromkeys(("captions", "boxes", "features", "valid_captions"), "FILE"),
+    **dict.fromkeys(("out", "images"), "FOLDER"),
 }
 USAGE = """usage: regard train FAMILY [OPTIONS]
        regard train --recipe NAME [--data FOLDER] [OPTIONS]
