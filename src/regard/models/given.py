@@ -98,10 +98,8 @@ class Images(Given):
     grid: Grid | None = None  # the regions of images; None for given features
 
     def region_names(self) -> tuple[str, ...]:
-        """Return the name of each region: its row and column in the grid, from 0."""
-        if self.grid is None:
-            return tuple(map(str, range(self.size[0])))
-        return tuple(f"{y}:{x}" for y in range(self.grid.rows) for x in range(self.grid.columns))
+        """Return the number of each region, row by row from the upper left corner. Edits name it."""
+        return tuple(map(str, range(self.size[0] if self.grid is None else len(self.grid.boxes()))))
 
     def smallest(self, device: torch.device) -> Tensor:
         return torch.zeros(1, *self.size, device=device)

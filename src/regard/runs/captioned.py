@@ -15,6 +15,8 @@ from regard.text.captions import Captioned, read_features
 from regard.text.images import fit, open_image
 from regard.tokens.captions import Features, ImageRows, Pixels, load_images, pad_features, record_of
 
+LARGEST = 512  # pixels on the longer side of a picture of an image
+
 
 @dataclass(frozen=True)
 class NamedImages:
@@ -22,12 +24,12 @@ class NamedImages:
 
     names: list[str]
     rows: ImageRows
-    # The file of each image, at most LARGEST pixels on a side, as it lies in the frame of the model; none for
-    # given features.
+    # The picture of each image, with more pixels than the model sees; none for given features.
     pictures: list[np.ndarray]
 
-
-LARGEST = 512
+    def every(self) -> torch.Tensor:
+        """Return the numbers of all images."""
+        return torch.arange(len(self.names))
 
 
 def require_captioner(run: Run) -> Run:
@@ -88,11 +90,3 @@ def _arrays(path: str) -> dict[str, np.ndarray]:
     if name not in features:
         raise UserError(f"{file}.npz: has no array {name}; there are: {', '.join([*features][:20])}")
     return {path: features[name]}
-
-
-def one_image(run: Run, path: str | Path) -> tuple[torch.Tensor, np.ndarray | None]:
-    """Return an image for the model (1, ...), and its picture."""
-    found = read_images(run, [path])
-    if len(found.names) > 1:
-        raise UserError(f"{path}: holds {len(found.names)} arrays; name one: {found.names[0]}")
-    return found.rows.rows(torch.tensor([0])), found.pictures[0] if found.pictures else None

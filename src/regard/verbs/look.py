@@ -18,7 +18,8 @@ from regard.probabilities.translation import translate
 from regard.runs.formats import as_run
 from regard.runs.run import Run
 from regard.tables import Table, TableRows
-from regard.verbs.arguments import Edits, Names, Numbers, Out, RunLike
+from regard.verbs.arguments import Edits, File, Names, Numbers, Out, RunLike
+from regard.verbs.look_image import caption_reading
 from regard.verbs.look_text import print_record
 from regard.verbs.options import Argument
 from regard.verbs.parsing import parse
@@ -54,8 +55,9 @@ class Looked(Table):
 
 def look(
     run: RunLike,
-    text: str,
+    text: str = "",
     *,
+    image: File = None,
     target: Target = None,
     gold: str | None = None,
     sites: Names = (),
@@ -76,7 +78,8 @@ def look(
 
     Args:
         run: A run folder, an ARPA file, or a GPT-2 checkpoint.
-        text: The text itself.
+        text: The text itself; the caption of an image (without it, the captioner's own caption).
+        image: An image file, for a captioner. Its weights are laid over the image.
         target: The translation that a translator reads. Without it, the translator's own translation.
         gold: The right links of the words in `text` and `target` ('0-0 1-2'); pictures frame them.
         sites: Names or patterns of sites ('layer1.*'). Without them, every site that holds weights.
@@ -101,7 +104,13 @@ def look(
     wanted = Wanted([sites] if isinstance(sites, str) else sites, rows, heads, top)
     edits = None if edit is None else given_edits(opened, edit)
     changed = edited(opened, edits)
-    reading = _reading(changed, text, target, gold, words)
+    if opened.model.reads == "captions":
+        _refuse_of_sentences(target, gold, words)
+        reading = caption_reading(changed, image, text)
+    elif image is not None:
+        raise UserError(f"`image` is for captioners; {opened.model.family} does not read images")
+    else:
+        reading = _reading(changed, text, target, gold, words)
     record = _record(changed, reading, wanted, words)
     before = None if edits is None else _record(opened, reading, wanted, words)
     if gold is not None:
@@ -112,6 +121,11 @@ def look(
     if out is not None:
         write_record(record, Path(out), _title(opened, run, looked), form, before)
     return looked
+
+
+def _refuse_of_sentences(target: Target, gold: str | None, words: bool) -> None:
+    if target is not None or gold is not None or words:
+        raise UserError("`target`, `gold` and `words` are not for captioners; give the caption with `text`")
 
 
 def _save(run: Run, edit: Edits, path: str | Path) -> None:

@@ -6,6 +6,7 @@ from torch import Tensor
 
 from regard.inside.pictures import shade
 from regard.inside.record import Map, Record
+from regard.verbs.look_image import print_regions
 from regard.verbs.printing import escaped, show_token
 
 SHADES = " ░▒▓█"
@@ -16,11 +17,14 @@ MAPS, LINES = 12, 64  # the maximal numbers of maps and of tokens
 def print_record(record: Record, before: Record | None) -> None:
     for note in record.notes:
         print(note)
-    if record.given is not None:
+    if record.given is not None and record.image is None:
         tokens = "  ".join(f"{place} {show_token(token)}" for place, token in enumerate(record.given))
         print(f"source: {tokens}\n")
     _print_tokens(record, before)
     _print_terms(record)
+    if record.image is not None:
+        print_regions(record)
+        return
     _print_words(record)
     _print_maps(record)
 
