@@ -17,6 +17,7 @@ from regard.models.ngram import Ngram
 from regard.models.ngram_smoothing import FALLBACK_DISCOUNTS
 from regard.probabilities.measures import token_losses
 from regard.runs.formats import arpa
+from regard.runs.formats.arpa_reader import escape
 from regard.tokens.choose import TokenOptions, train_tokenizer
 from regard.tokens.words import WordTokenizer
 
@@ -193,7 +194,7 @@ def test_arpa_is_read_by_kenlm_with_our_probabilities(tmp_path):
     arpa.write(model, tokenizer, path)
     theirs = kenlm.Model(str(path))
     for sentence in ["the cat sat on a log", "the <unk> is", "nobody knows", "", "and </s> and \\<unk>"]:
-        escaped = " ".join(arpa.escape(word.encode()).decode() for word in sentence.split())
+        escaped = " ".join(escape(word.encode()).decode() for word in sentence.split())
         expected = [10**score for score, _, _ in theirs.full_scores(escaped)]
         assert probability(model, tokenizer, sentence) == pytest.approx(expected, rel=1e-4)
 

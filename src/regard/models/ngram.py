@@ -19,6 +19,8 @@ from regard.models.contract import LanguageModel, Padded, Part, Parts, Predictio
 from regard.parts.look import Look
 from regard.tokens.contract import Encoded
 
+MOST_ORDERS = 100
+
 
 @dataclass(frozen=True)
 class NgramState(State):
