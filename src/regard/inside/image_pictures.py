@@ -17,6 +17,7 @@ from regard.inside.pictures import ACCENT, FONT, svg_of, text_mark, title_mark, 
 from regard.inside.record import Map, Record, ShownImage
 
 SIDE, GAP, ACROSS = 128, 14, 6  # pixels of a panel's longer side; panels in a row
+CRISP = 'shape-rendering="crispEdges"'  # no lines between the regions
 VEIL = 0.82  # the opacity over a region without weight
 
 
@@ -36,7 +37,7 @@ def overlays(record: Record, title: str = "") -> str:
         x = 8 + number % ACROSS * (SIDE + GAP)
         y = top + number // ACROSS * (high + 2.4 * FONT)
         panel = '<use href="#whole"/>' + _veil(weights_R, record.image, scale)
-        marks.append(f'<g transform="translate({x:.1f} {y:.1f})">{panel}</g>')
+        marks.append(f'<g transform="translate({x:.0f} {y:.0f})" {CRISP}>{panel}</g>')
         marks.append(text_mark(x + wide / 2, y + high + FONT, word, "middle"))
     rows = -(-len(words) // ACROSS)
     across = 8 + min(len(words), ACROSS) * (SIDE + GAP)

@@ -101,14 +101,14 @@ def evaluate(
     """
     opened = edited(run, edit)
     of_images = {"images": images, "captions": captions, "boxes": boxes, "features": features}
+    of_text = {"text": text, "mix": mix, "cache": cache, "cache_size": cache_size}
+    of_text |= {"stride": stride, "valid": valid}
     if opened.model.reads == "captions" or any(of_images.values()):
-        of_text = {"text": text, "mix": mix, "cache": cache, "cache_size": cache_size, "stride": stride}
         of_pairs = {"source": source, "target": target, "pairs": pairs, "against": against}
-        _refuse({**of_text, **of_pairs, "valid": valid}, CAPTIONERS)
+        _refuse({**of_text, **of_pairs}, CAPTIONERS)
         return evaluate_captions(require_captioner(opened), read_captions(**of_images), beam or 5)
     if opened.model.given is not None or source or target or pairs:
-        of_text = {"text": text, "mix": mix, "cache": cache, "cache_size": cache_size}
-        _refuse({**of_text, "stride": stride, "valid": valid}, TRANSLATORS)
+        _refuse(of_text, TRANSLATORS)
         given = parallel.read_pairs(source, target, pairs)
         return _evaluate_pairs(require_translator(opened), given, beam or 5, against)
     _refuse({"against": against, "beam": beam}, "is for translators; regard compare ranks language models")

@@ -104,13 +104,7 @@ def look(
     wanted = Wanted([sites] if isinstance(sites, str) else sites, rows, heads, top)
     edits = None if edit is None else given_edits(opened, edit)
     changed = edited(opened, edits)
-    if opened.model.reads == "captions":
-        _refuse_of_sentences(target, gold, words)
-        reading = caption_reading(changed, image, text)
-    elif image is not None:
-        raise UserError(f"`image` is for captioners; {opened.model.family} does not read images")
-    else:
-        reading = _reading(changed, text, target, gold, words)
+    reading = _reading(changed, text, image, target, gold, words)
     record = _record(changed, reading, wanted, words)
     before = None if edits is None else _record(opened, reading, wanted, words)
     if gold is not None:
@@ -139,7 +133,12 @@ def _title(opened: Run, run: RunLike, looked: Looked) -> str:
     return f"{opened.model.family} · {name}" + ("" if looked.edits is None else f" · edited: {looked.edits}")
 
 
-def _reading(run: Run, text: str, target: Target, gold: str | None, words: bool) -> Reading:
+def _reading(run: Run, text: str, image: File, target: Target, gold: str | None, words: bool) -> Reading:
+    if run.model.reads == "captions":
+        _refuse_of_sentences(target, gold, words)
+        return caption_reading(run, image, text)
+    if image is not None:
+        raise UserError(f"`image` is for captioners; {run.model.family} does not read images")
     if words and run.tokenizer.kind == "word":
         raise UserError("this run reads words already; `words` is for bpe, char and byte tokens")
     if run.model.given is None:
