@@ -20,6 +20,7 @@ from regard.text.scenes import draw
 from regard.tokens.contract import Encoded, Tokenizer
 from regard.tokens.pairs import ExampleSchedule, GivenExamples, encode_lines
 
+DRAWN = 1000  # scenes that are drawn at a time
 CHANNELS, SCENE = 3, 32  # colours of a pixel; pixels on a side of a built-in scene
 
 
@@ -141,7 +142,8 @@ def load_images(captioned: Captioned, size: Sequence[int]) -> ImageRows:
         return Features(pad_features([captioned.features[name] for name in captioned.names], size))
     _, height, width = size
     if captioned.scenes and height == width:
-        drawn = torch.from_numpy(draw(captioned.scenes, height))
+        parts = (captioned.scenes[first : first + DRAWN] for first in range(0, len(captioned.scenes), DRAWN))
+        drawn = torch.cat([torch.from_numpy(draw(part, height)) for part in parts])
         return Pixels(drawn, torch.full((len(drawn), 2), height))
     return Pixels.of([fit(open_image(name), height, width) for name in captioned.names])
 

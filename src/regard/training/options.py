@@ -114,7 +114,7 @@ class CaptionOptions(OutputOptions):
     out."""
     side: int = 64
     """Longest side of an image in the model, in pixels. Larger images are made smaller."""
-    scenes: int = 16000
+    scenes: int = 40000
     """Number of built-in scenes to train on."""
 
     def __post_init__(self) -> None:
