@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 import torch
 from toy import Toy
+from toy_rows import ToyRows
 
 from regard.models.attentive import Attentive
 from regard.models.backpack import Backpack
@@ -13,6 +14,7 @@ from regard.models.dan import Dan
 from regard.models.ngram import Ngram
 from regard.models.recurrent import Gru, Lstm, Rnn
 from regard.models.recurrent_translator import RecurrentTranslator
+from regard.models.rows import RowModel
 from regard.models.transformer import Transformer
 from regard.models.transformer_captioner import TransformerCaptioner
 from regard.models.transformer_translator import TransformerTranslator
@@ -48,6 +50,16 @@ def trained(kind: type[LanguageModel], size: tuple[int, ...] = IMAGE, **options)
             options.setdefault("dropout", 0.0)  # so that training mode can be compared
         sizes = {"pairs": [SOURCE], "captions": [size]}.get(kind.reads, [])
         return kind(V, kind.Config(**options), *sizes).eval()
+
+    return make
+
+
+def rows(kind: type[RowModel], **options) -> Callable[[], RowModel]:
+    """Return a function that makes a small model of a family that reads whole rows."""
+
+    def make() -> RowModel:
+        torch.manual_seed(7)
+        return kind(V, kind.Config(**options)).eval()
 
     return make
 
@@ -138,6 +150,10 @@ SMALL_LSTM = trained(Lstm, layers=1, width=5)
 SMALL_TRANSFORMER = trained(Transformer, layers=1, width=6, heads=1, context=41)
 SMALL_TRANSLATOR = trained(TransformerTranslator, layers=1, width=6, heads=1, context=41)
 SMALL_CAPTIONER = trained(Captioner, width=5, patch=2)
+ROWS: dict[str, Callable[[], RowModel]] = {
+    "toy-rows": rows(ToyRows),
+    "toy-positions": rows(ToyRows, answers="positions"),
+}
 WRAPPED: dict[str, Make] = {
     "cache": cached(SMALL_LSTM),
     "cache-transformer": cached(SMALL_TRANSFORMER),

@@ -4,7 +4,7 @@ from random import Random
 
 import pytest
 import torch
-from families import MODELS, WRAPPED, V
+from families import MODELS, ROWS, WRAPPED, V
 
 from regard import testing
 from regard.models import FAMILIES
@@ -18,8 +18,14 @@ def test_law(name: str, law: str):
     testing.LAWS[law]((MODELS | WRAPPED)[name])
 
 
+@pytest.mark.parametrize("law", testing.ROW_LAWS)
+@pytest.mark.parametrize("name", ROWS)
+def test_law_of_rows(name: str, law: str):
+    testing.ROW_LAWS[law](ROWS[name])
+
+
 def test_every_family_stands_under_the_laws():
-    assert set(FAMILIES) <= {make().family for make in MODELS.values()}
+    assert set(FAMILIES) <= {make().family for make in (MODELS | ROWS).values()}
 
 
 @pytest.mark.parametrize("name", MODELS)

@@ -88,7 +88,7 @@ Objective = Callable[[LanguageModel], nn.Module]
 
 
 @final
-class Windows(Task):
+class Windows(Task[LanguageModel]):
     """A task whose rows begin anew, with any objective."""
 
     def __init__(self, corpus: Any, length: int, objective: Objective):
@@ -224,7 +224,7 @@ class Controls:
     results: list[Control] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self.base = self.run.model.eval()
+        self.base = self.run.language_model.eval()
         if self.base.given is not None or self.base.learns != "descent":
             raise UserError(
                 f"controls are for language models that learn by descent, not for {self.base.family}"

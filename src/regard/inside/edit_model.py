@@ -14,8 +14,7 @@ from regard.errors import UserError
 from regard.inside.edit_files import edits_to_json, read_edits
 from regard.inside.residual_stream import single_token
 from regard.machine.disk import write_json
-from regard.models.contract import LanguageModel
-from regard.models.wrappers.edited import Edited
+from regard.models.model import Model
 from regard.parts.edits import Edit
 from regard.parts.look import Change, Look, Place, Site
 from regard.runs.formats import as_run
@@ -46,7 +45,7 @@ def given_edits(run: Run, edits: Sequence[Edit] | str | Path) -> Sequence[Edit]:
     return read_edits(edits, run.fingerprint, lambda: tensor_hashes(run.model))
 
 
-def tensor_hashes(model: LanguageModel) -> dict[str, str]:
+def tensor_hashes(model: Model) -> dict[str, str]:
     """Return the beginning of the hash of every tensor, so that a file of edits can say which one differs."""
     return {
         name: hashlib.sha256(tensor.detach().cpu().contiguous().view(torch.uint8).numpy().data).hexdigest()[
@@ -67,7 +66,7 @@ def save_edits(run: Run | str | Path, edits: Sequence[Edit] | str | Path, out: s
     write_json(edits_to_json(made, opened.fingerprint, tensor_hashes(opened.model)), Path(out))
 
 
-def edit_model(model: LanguageModel, tokenizer: Tokenizer, edits: Sequence[Edit]) -> Edited:
+def edit_model(model: Model, tokenizer: Tokenizer, edits: Sequence[Edit]) -> Model:
     """Wrap a model in edits. A site may be a pattern (`layer*.attention`); edits at one site run in order."""
     sites = model.sites()
     if not sites:
@@ -83,10 +82,10 @@ def edit_model(model: LanguageModel, tokenizer: Tokenizer, edits: Sequence[Edit]
     if places and model.context is not None and places[-1] >= model.context:
         raise UserError(f"there is no position {places[-1]}: the model sees {model.context} tokens, from 0")
     by_word = any(edit.words is not None for edit in edits)
-    edited = Edited(model, {name: _chain(changes) for name, changes in chains.items()}, places, by_word)
+    changed = model.with_changes({name: _chain(changes) for name, changes in chains.items()}, places, by_word)
     with torch.inference_mode():  # one call with one token refuses edits that do not fit
-        edited(torch.tensor([[tokenizer.start]], device=model.device), edited.begin(model.example()))
-    return edited
+        changed.try_once()
+    return changed
 
 
 def _at_words(edit: Edit, change: Change, site: Site, tokenizer: Tokenizer) -> Change:
@@ -118,17 +117,17 @@ def _chain(changes: list[Change]) -> Change:
 
 
 @torch.inference_mode()
-def _seen(model: LanguageModel, tokenizer: Tokenizer, site: str, text: str) -> Tensor:
+def _seen(model: Model, tokenizer: Tokenizer, site: str, text: str) -> Tensor:
     """Return the tensor at a site while the model reads a text, without the batch axis."""
-    if model.given is not None:
+    if model.source_size is not None:
         raise UserError(
             "edits that read another text (patch, mean) are not for models whose state begins with a source"
         )
-    ids = [tokenizer.start, *tokenizer.prompt(text)]
+    ids = [*([tokenizer.start] if model.begins else []), *tokenizer.prompt(text)]
     if model.context is not None and len(ids) > model.context:
         raise UserError(
             f"the text of a patch has {len(ids)} tokens and the model sees {model.context}: shorten it"
         )
     look = Look([site])
-    model.read_from_start(torch.tensor([ids], device=model.device), look=look)
+    model.watch(torch.tensor([ids], device=model.device), look)
     return (look.maps[site]() if site in look.maps else look.values[site])[0]

@@ -93,7 +93,7 @@ class Forgetting:
 
 def forgetting(run: Run, name: str, sources: Sequence[Source], notes: Sequence[str] = ()) -> Forgetting:
     """Measure one run on a text."""
-    model = run.model
+    model = run.language_model
     if model.given is not None:
         raise UserError(
             f"{name}: forgetting is measured on models that go on from a text, not on {model.family}"
@@ -122,7 +122,7 @@ def _rows(run: Run, sources: Sequence[Source], name: str) -> Tensor:
     encoded = run.tokenizer.encode_texts([source.text for source in sources])
     lengths = encoded.lengths_D.sort(descending=True).values
     longest = min(
-        DISTANCES[-1] + 1, run.model.context or DISTANCES[-1] + 1
+        DISTANCES[-1] + 1, run.language_model.context or DISTANCES[-1] + 1
     )  # read words, the start mark included
     length = next((size for size in range(longest, 1, -1) if int((lengths // size).sum()) >= FEWEST), 0)
     if length < 2:
@@ -135,7 +135,7 @@ def _rows(run: Run, sources: Sequence[Source], name: str) -> Tensor:
     ]
     step = max(1, len(starts) // ROWS)
     for first in starts[::step][:ROWS]:
-        rows.append(torch.cat([ids.new_tensor([run.model.start]), ids[first : first + length]]))
+        rows.append(torch.cat([ids.new_tensor([run.language_model.start]), ids[first : first + length]]))
     return torch.stack(rows)
 
 

@@ -110,7 +110,7 @@ def head_report(run: Run, text: Sequence[Source] = (), control: LanguageModel | 
     """Measure every head. The scores of the model `control` count as chance.
 
     Without a control, chance is measured on the run's own model with shuffled numbers."""
-    model, notes = run.model, list[str]()
+    model, notes = run.language_model, list[str]()
     sites = weight_sites(model, "whose heads could be measured")
     generator = torch.Generator().manual_seed(1)
     reading = _readings(run, text, notes, generator)
@@ -156,7 +156,7 @@ class Sequences:
 
 
 def _readings(run: Run, text: Sequence[Source], notes: list[str], generator: torch.Generator) -> Sequences:
-    model, tokenizer = run.model, run.tokenizer
+    model, tokenizer = run.language_model, run.tokenizer
     length = min(REPEATED, ((model.context or LONGEST + 1) - 1) // 2)
     repeated_BT = _repeated(tokenizer, length, generator, (tokenizer.start,), ())
     if model.given is None:

@@ -136,7 +136,7 @@ def direction(model: LanguageModel, tokenizer: Tokenizer, words: Sequence[str]) 
 
 def senses_of(run: Run, words: Sequence[str], top: int) -> tuple[list[list[Sense]], list[Similarity]]:
     """Return the senses of each word, and the similarity of each pair of words."""
-    model, tokenizer = run.model, run.tokenizer
+    model, tokenizer = run.language_model, run.tokenizer
     ids = [single_token(tokenizer, word) for word in words]
     every_VLD = sense_vectors(model, torch.arange(tokenizer.size))
     unit_VLD = torch.nn.functional.normalize(every_VLD, dim=2)
@@ -171,7 +171,7 @@ def contributions(run: Run, text: str, following: str | None) -> Contributions:
 
     The last word is `following`, or the likeliest word.
     """
-    model, tokenizer = run.model, run.tokenizer
+    model, tokenizer = run.language_model, run.tokenizer
     many = require_senses(model)
     ids = [tokenizer.start, *tokenizer.prompt(text)]
     if model.context is not None and len(ids) > model.context:
@@ -207,7 +207,11 @@ def bias_ratio(run: Run, prompts: Sequence[str], contrast: Sequence[str]) -> flo
     ratios = []
     for prompt in prompts:
         ids = [run.tokenizer.start, *run.tokenizer.prompt(prompt)]
-        prediction, _ = run.model.read_from_start(torch.tensor([ids], device=run.model.device))
-        log_probs_V = prediction.at(torch.tensor([[len(ids) - 1]], device=run.model.device)).log_probs()[0, 0]
+        prediction, _ = run.language_model.read_from_start(
+            torch.tensor([ids], device=run.language_model.device)
+        )
+        log_probs_V = prediction.at(
+            torch.tensor([[len(ids) - 1]], device=run.language_model.device)
+        ).log_probs()[0, 0]
         ratios.append(float((log_probs_V[first] - log_probs_V[second]).abs().double().exp()))
     return sum(ratios) / len(ratios)

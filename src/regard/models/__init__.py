@@ -1,4 +1,4 @@
-"""Language models: tokens in, predictions out. This file is the only registry of families.
+"""Models: tokens in, predictions out. This file is the only registry of families.
 
 A family is named in one of three ways:
 
@@ -22,31 +22,39 @@ from typing import TYPE_CHECKING
 from regard.errors import UserError
 
 if TYPE_CHECKING:
-    from regard.models.contract import LanguageModel
+    from regard.models.model import Model
 
-FAMILIES = {
-    "ngram": "regard.models.ngram:Ngram",
-    "dan": "regard.models.dan:Dan",
-    "window": "regard.models.window:Window",
-    "rnn": "regard.models.recurrent:Rnn",
-    "lstm": "regard.models.recurrent:Lstm",
-    "gru": "regard.models.recurrent:Gru",
-    "attentive": "regard.models.attentive:Attentive",
-    "transformer": "regard.models.transformer:Transformer",
-    "backpack": "regard.models.backpack:Backpack",
-    "recurrent-translator": "regard.models.recurrent_translator:RecurrentTranslator",
-    "transformer-translator": "regard.models.transformer_translator:TransformerTranslator",
-    "captioner": "regard.models.captioner:Captioner",
-    "transformer-captioner": "regard.models.transformer_captioner:TransformerCaptioner",
+# The families by the kind of model, in the order in which they are listed.
+KINDS = {
+    "language models": {
+        "ngram": "regard.models.ngram:Ngram",
+        "dan": "regard.models.dan:Dan",
+        "window": "regard.models.window:Window",
+        "rnn": "regard.models.recurrent:Rnn",
+        "lstm": "regard.models.recurrent:Lstm",
+        "gru": "regard.models.recurrent:Gru",
+        "attentive": "regard.models.attentive:Attentive",
+        "transformer": "regard.models.transformer:Transformer",
+        "backpack": "regard.models.backpack:Backpack",
+    },
+    "translators": {
+        "recurrent-translator": "regard.models.recurrent_translator:RecurrentTranslator",
+        "transformer-translator": "regard.models.transformer_translator:TransformerTranslator",
+    },
+    "captioners": {
+        "captioner": "regard.models.captioner:Captioner",
+        "transformer-captioner": "regard.models.transformer_captioner:TransformerCaptioner",
+    },
 }
+FAMILIES = {name: place for families in KINDS.values() for name, place in families.items()}
 GROUP = "regard.families"
 PAGE = "docs/your-own-family.md"
 
 
-def family_class(name: "str | type[LanguageModel]") -> "type[LanguageModel]":
+def family_class(name: "str | type[Model]") -> "type[Model]":
     """Return the family with this name (a registered name or MODULE:CLASS), or the class itself.
 
-    Raises a UserError if there is no such family, or if the class is not a complete language model.
+    Raises a UserError if there is no such family, or if the class is not a complete model.
     """
     if not isinstance(name, str):
         return _checked(name, name.__qualname__)
@@ -60,7 +68,7 @@ def family_class(name: "str | type[LanguageModel]") -> "type[LanguageModel]":
     raise UserError(f"unknown family {name!r}; {hint}there are: {', '.join(family_names())}; or MODULE:CLASS")
 
 
-def known_family(name: str) -> "type[LanguageModel] | None":
+def known_family(name: str) -> "type[Model] | None":
     """Return the family of regard or of an installed package with this name, or None."""
     if name in FAMILIES:
         return _attribute(FAMILIES[name])
@@ -79,7 +87,7 @@ def family_names() -> list[str]:
     return [*FAMILIES, *(point.name for point in _installed() if point.name not in FAMILIES)]
 
 
-def family_name(family: "type[LanguageModel]") -> str:
+def family_name(family: "type[Model]") -> str:
     """Return the registered name of a family, or MODULE:CLASS."""
     path = f"{family.__module__}:{family.__qualname__}"
     for name, place in FAMILIES.items():
@@ -92,7 +100,7 @@ def family_name(family: "type[LanguageModel]") -> str:
 
 
 def families_that_read(reads: str) -> list[str]:
-    """Return the names of regard's families that are trained on text, pairs or captions."""
+    """Return the names of regard's families that are trained on this kind of data (such as text or pairs)."""
     return [name for name, path in FAMILIES.items() if _attribute(path).reads == reads]
 
 
@@ -126,17 +134,17 @@ def _from_module(name: str) -> object:
     return namespace[attribute]
 
 
-def _checked(family: object, name: str) -> "type[LanguageModel]":
-    """Return the class if it is a complete language model, or raise a UserError."""
-    from regard.models.contract import LanguageModel
+def _checked(family: object, name: str) -> "type[Model]":
+    """Return the class if it is a complete model, or raise a UserError."""
+    from regard.models.model import Model
 
-    if not (isinstance(family, type) and issubclass(family, LanguageModel)):
-        raise UserError(f"{name} is not a subclass of LanguageModel; {PAGE} shows how to write a family")
+    if not (isinstance(family, type) and issubclass(family, Model)):
+        raise UserError(
+            f"{name} is not a subclass of LanguageModel or RowModel; {PAGE} shows how to write a family"
+        )
     missing = [*family.__abstractmethods__] if inspect.isabstract(family) else []
     names = {field for base in family.__mro__ for field in vars(base)}
     missing += [field for field in ("family", "Config") if field not in names]
     if missing:
-        raise UserError(
-            f"{name} is not a complete language model: it lacks {', '.join(sorted(missing))}; see {PAGE}"
-        )
+        raise UserError(f"{name} is not a complete model: it lacks {', '.join(sorted(missing))}; see {PAGE}")
     return family

@@ -22,15 +22,13 @@ from typing import Any, ClassVar, Literal, Self
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor, nn
+from torch import Tensor
 
 from regard.models.given import Given
-from regard.parts.look import Look, Site
-from regard.tokens.contract import Encoded
+from regard.models.model import Model
+from regard.parts.look import Change, Look
 
 Padded = Literal["anywhere", "right"]
-Learns = Literal["descent", "counting", "nothing"]
-Reads = Literal["text", "pairs", "captions"]
 
 
 @dataclass(frozen=True)
@@ -212,49 +210,34 @@ def real_weights(targets_BT: Tensor, weights_BT: Tensor | None) -> Tensor:
     return real_BT if weights_BT is None else weights_BT * real_BT
 
 
-class LanguageModel(nn.Module, ABC):
-    """The base class of all language models. A family is a final subclass with a frozen dataclass `Config`.
+class LanguageModel(Model, ABC):
+    """The base class of all language models.
 
     A family is constructed as `Family(vocabulary_size, config)`, or as
     `Family(vocabulary_size, config, size)` if its state begins with source sentences or images of this size.
     """
 
-    family: ClassVar[str]
-    Config: ClassVar[type]
-    learns: Learns = "descent"
-    reads: Reads = "text"  # the kind of training data
-    training_defaults: ClassVar[dict[str, Any]] = {}  # the family's own defaults of training options
-    # The family's own defaults of token options. A neural model with words replaces rare words by <unk>, and
-    # its figures cannot be compared with those of other tokens.
-    token_defaults: ClassVar[dict[str, Any]] = {"tokens": "bpe"}
-    medium: ClassVar[dict[str, Any]] = {}  # the options of model and training that `size` medium sets
-    bounded: ClassVar[bool] = False  # True: the family has the option `context`, which limits its window
+    purpose = "predicts text"
+    begins = True
     # True: a call with one token in each row, on a state from with_room(), performs the same operations on
     # the same shapes whatever the tokens are. The decoder can then capture or compile the call.
     steady: bool = False
-    compiles: ClassVar[bool] = True  # False: `compile` auto does not compile the family
     batch_tokens: int = 1 << 15  # the maximal number of tokens in a call when a text is measured
     row_tokens: int = 1 << 12  # the maximal number of tokens in a row of such a call, if a state is carried
 
-    context: int | None = None  # the maximal number of tokens in a window; None: no bound
     given: Given | None = None  # what a state begins with: sentences, images; None: a number of rows
 
-    def __init__(self, vocabulary_size: int, config: Any):
-        super().__init__()
-        self.vocabulary_size = vocabulary_size
-        self.config = config
+    @property
+    def does(self) -> str:
+        return self.purpose if self.given is None else self.given.does
 
     @property
-    def start(self) -> int:
-        return self.vocabulary_size
+    def verb(self) -> str:
+        return "generate" if self.given is None else self.given.verb
 
     @property
-    def padding(self) -> int:
-        return self.vocabulary_size + 1
-
-    @property
-    def device(self) -> torch.device:
-        return next(iter(self.tensors().values())).device
+    def source_size(self) -> int | tuple[int, ...] | None:
+        return None if self.given is None else self.given.size
 
     @abstractmethod
     def begin(self, given: int | Tensor, look: Look | None = None) -> State:
@@ -294,8 +277,15 @@ class LanguageModel(nn.Module, ABC):
 
     @property
     def carries(self) -> bool:
-        """Whether a state carries memory from window to window. A document must then be read in order."""
         return self.context is None
+
+    @property
+    def repeats(self) -> bool:
+        return self.steady and self.given is None
+
+    @property
+    def on_gpu(self) -> bool:
+        return all(member.model.learns == "descent" for member in self.members())
 
     def members(self) -> list["Member"]:
         """Return the models whose probabilities are averaged. Each is measured in its own context."""
@@ -304,10 +294,6 @@ class LanguageModel(nn.Module, ABC):
     def cache(self) -> dict[str, float] | None:
         """Return size, theta and share of the neural cache, or None without a cache."""
         return None
-
-    def sites(self) -> dict[str, Site]:
-        """Return the sites that can be watched or changed, by name."""
-        return {}
 
     def layer_sites(self) -> list[str]:
         """Return the names of the sites that hold the states after each layer, in order.
@@ -340,21 +326,18 @@ class LanguageModel(nn.Module, ABC):
         """Return the smallest argument of `begin`: one row, or one source or image."""
         return 1 if self.given is None else self.given.smallest(self.device)
 
-    def fit(self, text: Encoded) -> None:
-        """Learn from a text by counting. The training loop trains the families that learn by descent."""
-        raise TypeError(f"{self.family} does not learn by counting")
+    def watch(self, tokens_1T: Tensor, look: Look | None = None) -> None:
+        self.read_from_start(tokens_1T, look=look)
 
-    def parameter_count(self) -> int:
-        """Return the number of learned numbers."""
-        return sum(parameter.numel() for parameter in self.parameters() if parameter.requires_grad)
+    def try_once(self) -> None:
+        self(torch.tensor([[self.start]], device=self.device), self.begin(self.example()))
 
-    def tensors(self) -> dict[str, Tensor]:
-        """Return the tensors that a run folder saves."""
-        return self.state_dict()
+    def with_changes(
+        self, changes: Mapping[str, Change], places: tuple[int, ...] = (), by_word: bool = False
+    ) -> "LanguageModel":
+        from regard.models.wrappers.edited import Edited
 
-    def assign(self, tensors: Mapping[str, Tensor]) -> None:
-        """Use saved tensors without a copy, so that memory-mapped tensors stay mapped."""
-        self.load_state_dict(tensors, assign=True)
+        return Edited(self, changes, places, by_word)
 
 
 @dataclass(frozen=True)

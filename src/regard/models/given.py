@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from random import Random
-from typing import Any, final
+from typing import Any, ClassVar, final
 
 import torch
 from torch import Tensor
@@ -21,6 +21,9 @@ from regard.tokens.pairs import EncodedPairs, GivenExamples, source_rows
 @dataclass(frozen=True)
 class Given(ABC):
     """The kind of tensor that `begin` takes. A run stores `size`, from which the model is made again."""
+
+    does: ClassVar[str]  # what a model with such a state does, for messages: "translates"
+    verb: ClassVar[str]  # that uses the model, such as translate
 
     size: Any
     longest: int | None = None  # the maximal number of source tokens; None: no limit
@@ -50,6 +53,9 @@ class Given(ABC):
 @dataclass(frozen=True)
 class Sentences(Given):
     """Source sentences: ids below `size`, padded with the id `size`."""
+
+    does = "translates"
+    verb = "translate"
 
     size: int
 
@@ -93,6 +99,9 @@ class Images(Given):
     `size` is (channels, height, width) of pixels between -1 and 1: an image that does not fill the frame has
     NaN on its right or below. Or it is (regions, features): a row with fewer regions has NaN in the others.
     """
+
+    does = "captions images"
+    verb = "caption"
 
     size: tuple[int, ...]
     grid: Grid | None = None  # the regions of images; None for given features

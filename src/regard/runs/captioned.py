@@ -41,7 +41,7 @@ def require_captioner(run: Run) -> Run:
 
 def given_images(run: Run) -> Images:
     """Return what the states of the run begin with."""
-    return as_images(require_captioner(run).model.given)
+    return as_images(require_captioner(run).language_model.given)
 
 
 def own_captions(run: Run) -> tuple[Captioned, ImageRows]:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from regard.errors import UserError
 from regard.machine.device import best_device
-from regard.models.contract import LanguageModel
+from regard.models.model import Model
 from regard.models.wrappers.mixture import Mixture
 from regard.probabilities.cache_choice import with_cache
 from regard.probabilities.measures import best_weight, token_losses
@@ -30,9 +30,9 @@ def cached(run: Run | str | Path, size: int = 2000, valid: str | Path | Sequence
     sources = read(valid) or [opened.read_again(record) for record in opened.config.texts.valid]
     if not sources:
         raise UserError("the numbers of a cache are chosen on validation text: say which with `valid`")
-    to_best_device(opened.model)
+    to_best_device(opened.language_model)
     text = opened.tokenizer.encode_texts([source.text for source in sources]).first(CACHE_TOKENS)
-    return replace(opened, model=with_cache(opened.model, text, size))
+    return replace(opened, model=with_cache(opened.language_model, text, size))
 
 
 def mix(first: Run | str | Path, second: Run | str | Path, valid: str | Path | Sequence[str | Path]) -> Run:
@@ -50,12 +50,12 @@ def mix(first: Run | str | Path, second: Run | str | Path, valid: str | Path | S
     if not sources:
         raise UserError("the weight of a mixture is chosen on validation text: say which with `valid`")
     text = one.tokenizer.encode_texts([source.text for source in sources])
-    weight = best_weight(token_losses(one.model, text), token_losses(two.model, text))
-    model = Mixture(one.model, two.model, weight)
+    weight = best_weight(token_losses(one.language_model, text), token_losses(two.language_model, text))
+    model = Mixture(one.language_model, two.language_model, weight)
     return Run(model, one.tokenizer, replace(one.config, family=model.family, files={}), source=one.source)
 
 
-def to_best_device(model: LanguageModel) -> None:
-    """Move a model that learned by descent to the GPU, if there is one. Counted tables stay on the CPU."""
-    if all(member.model.learns == "descent" for member in model.members()):
+def to_best_device(model: Model) -> None:
+    """Move a model to the GPU, if there is one and the model gains from it."""
+    if model.on_gpu:
         model.to(best_device())

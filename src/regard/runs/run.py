@@ -14,6 +14,7 @@ from regard.errors import UserError
 from regard.machine.disk import absolute, relocated
 from regard.models import family_name
 from regard.models.contract import LanguageModel
+from regard.models.model import Model, as_kind
 from regard.text import parallel
 from regard.text.builtin import BUILT_IN, built_in_text
 from regard.text.files import Source, read_file
@@ -75,6 +76,7 @@ class RunConfig:
     family: str
     vocabulary_size: int
     source_size: int | tuple[int, ...] | None = None  # what the model's states begin with
+    labels: tuple[str, ...] = ()  # the names of the labels, by number
     model: dict[str, Any]
     texts: Texts
     seed: int | None = None
@@ -94,7 +96,7 @@ class RunConfig:
 
 @dataclass(frozen=True)
 class Run:
-    model: LanguageModel
+    model: Model
     tokenizer: Tokenizer
     config: RunConfig
     folder: Path | None = None
@@ -103,6 +105,11 @@ class Run:
     def __str__(self) -> str:
         """The folder of the run, in messages."""
         return str(self.folder or self.config.made_from or self.config.family)
+
+    @property
+    def language_model(self) -> LanguageModel:
+        """The model; a UserError if it is none that predicts the next token."""
+        return as_kind(self.model, LanguageModel)
 
     @property
     def fingerprint(self) -> str | None:
@@ -141,7 +148,7 @@ class Run:
 
     def encode_pairs(self, pairs: Parallel) -> tuple[EncodedPairs, Parallel]:
         """Pairs as integers; those that are too long for the model are left out."""
-        longest = None if self.model.given is None else self.model.given.longest
+        longest = None if self.language_model.given is None else self.language_model.given.longest
         return encode_pairs(pairs, *self.both_tokenizers(), longest or 1 << 30)
 
     def both_tokenizers(self) -> tuple[Tokenizer, Tokenizer]:
@@ -154,13 +161,13 @@ class Run:
 NO_TEXTS = Texts()
 
 
-def describe(model: LanguageModel, texts: Texts = NO_TEXTS, **known: Any) -> RunConfig:
+def describe(model: Model, texts: Texts = NO_TEXTS, **known: Any) -> RunConfig:
     """The config of a run with this model."""
     versions = {"regard": __version__, "torch": torch.__version__, "python": platform.python_version()}
     return RunConfig(
         family=family_name(type(model)),
         vocabulary_size=model.vocabulary_size,
-        source_size=None if model.given is None else model.given.size,
+        source_size=model.source_size,
         model=dataclasses.asdict(model.config),
         texts=texts,
         versions=versions,
@@ -172,7 +179,7 @@ def require_plain_text(run: Run) -> Run:
     """The run, if it goes on from a text; an error if its state begins with something else."""
     if run.model.reads == "captions":
         raise UserError("this run captions images; use regard caption, or regard evaluate with `images`")
-    if run.model.given is not None:
+    if run.language_model.given is not None:
         raise UserError(
             "this run translates; use regard translate, or regard evaluate with `source` and `target`"
         )
@@ -181,7 +188,7 @@ def require_plain_text(run: Run) -> Run:
 
 def require_translator(run: Run) -> Run:
     """The run, if its state begins with a source sentence."""
-    if run.model.reads != "pairs" or run.source is None:
+    if run.language_model.reads != "pairs" or run.source is None:
         raise UserError(
             f"{run.model.family} does not translate; train a recurrent-translator or a transformer-translator"
         )

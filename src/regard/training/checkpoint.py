@@ -23,6 +23,7 @@ from regard.boundary import parse_json
 from regard.errors import UserError, notify
 from regard.machine.disk import file_hash, flush, write_tensors
 from regard.models.contract import LanguageModel, State
+from regard.models.model import Model, as_kind
 from regard.training.task import Progress
 from regard.training.weights import BestWeights, with_prefix
 
@@ -35,7 +36,7 @@ class Checkpoints:
     """Saves and restores a training."""
 
     def __init__(
-        self, out: Path, model: LanguageModel, optimisers: list[torch.optim.Optimizer], weights: BestWeights
+        self, out: Path, model: Model, optimisers: list[torch.optim.Optimizer], weights: BestWeights
     ):
         self._out, self._model, self._optimisers, self._weights = out, model, optimisers, weights
 
@@ -66,7 +67,7 @@ class Checkpoints:
         carried = with_prefix("state.", tensors, device)
         state = None
         if carried:
-            template = self._model.begin(len(carried["0"]))
+            template = as_kind(self._model, LanguageModel).begin(len(carried["0"]))
             state = template.with_tensors(carried[str(number)] for number in range(len(carried)))
         torch.set_rng_state(tensors["random.cpu"])
         if "random.cuda" in tensors:

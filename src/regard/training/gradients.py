@@ -13,7 +13,8 @@ from torch import Tensor, nn
 
 from regard.machine.device import Machine
 from regard.machine.graphs import Recorded
-from regard.models.contract import LanguageModel, State
+from regard.models.contract import State
+from regard.models.model import Model
 from regard.training.task import Batch
 
 REPEATS = 3  # steps of one shape before it is recorded
@@ -29,10 +30,10 @@ class Gradients(ABC):
         """
 
 
-def make_gradients(objective: nn.Module, model: LanguageModel, machine: Machine) -> Gradients:
-    """Recorded gradients on a GPU, for models whose training step asks the host nothing (`steady`)."""
+def make_gradients(objective: nn.Module, model: Model, machine: Machine) -> Gradients:
+    """Recorded gradients on a GPU, for models whose training step asks the host nothing (`repeats`)."""
     eager = EagerGradients(objective, machine)
-    recorded = machine.device.type == "cuda" and model.steady and model.given is None
+    recorded = machine.device.type == "cuda" and model.repeats
     return RecordedGradients(eager, model, machine.device) if recorded else eager
 
 
@@ -66,7 +67,7 @@ class EagerGradients(Gradients):
 class RecordedGradients(Gradients):
     """Replays recorded steps; shapes that are rare, such as the last segments of an epoch, run eagerly."""
 
-    def __init__(self, eager: EagerGradients, model: LanguageModel, device: torch.device):
+    def __init__(self, eager: EagerGradients, model: Model, device: torch.device):
         self._eager, self._device = eager, device
         self._parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
         self._seen: dict[tuple, int] = {}

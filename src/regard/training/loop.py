@@ -11,7 +11,7 @@ from regard.errors import Interrupted, MachineError
 from regard.machine.device import Machine
 from regard.machine.memory import keep_freed_memory
 from regard.machine.signals import delayed_stop
-from regard.models.contract import LanguageModel
+from regard.models.model import M, Model
 from regard.training.checkpoint import Checkpoints
 from regard.training.gradients import make_gradients
 from regard.training.log import Log, Losses
@@ -22,8 +22,8 @@ from regard.training.weights import BestWeights
 
 
 def descend(
-    model: LanguageModel,
-    task: Task,
+    model: M,
+    task: Task[M],
     options: TrainingOptions,
     seed: int,
     out: Path,
@@ -93,15 +93,13 @@ def next_batch(batches: Batches, progress: Progress) -> Batch:
     return batch
 
 
-def compiled(
-    objective: nn.Module, model: LanguageModel, options: TrainingOptions, machine: Machine
-) -> nn.Module:
+def compiled(objective: nn.Module, model: Model, options: TrainingOptions, machine: Machine) -> nn.Module:
     """Compile the objective if the option `compile` says so.
 
     With `auto`, the objective is compiled on a GPU if the model carries no state from batch to batch:
     compilation saves time only there.
     """
-    saves_time = machine.device.type == "cuda" and model.context is not None and model.compiles
+    saves_time = machine.device.type == "cuda" and not model.carries and model.compiles
     compiles = options.compile == "on" or (options.compile == "auto" and saves_time)
     return torch.compile(objective) if compiles else objective  # type: ignore[return-value]
 
@@ -134,7 +132,7 @@ class Budget:
 class Watch:
     """A stopwatch: measures the time and speed of a training, and reports to the listener twice a second."""
 
-    def __init__(self, model: LanguageModel, machine: Machine, listener: Listener, progress: Progress):
+    def __init__(self, model: Model, machine: Machine, listener: Listener, progress: Progress):
         inner = (p.numel() for name, p in model.named_parameters() if not name.startswith("embedding"))
         # The seconds that a token would take at the machine's peak speed: a token costs 2 operations for each
         # weight in the forward pass, and 4 in the backward pass. Embeddings are looked up, not multiplied.

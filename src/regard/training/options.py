@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Literal
 from regard.boundary import build
 from regard.errors import UserError
 from regard.models import FAMILIES, family_class
-from regard.models.contract import LanguageModel
+from regard.models.model import Model
 from regard.ranges import check_at_least
 from regard.tokens.choose import TokenOptions
 
@@ -216,14 +216,14 @@ DATA_OPTIONS: dict[str, type[OutputOptions]] = {
 class Options:
     """The options of a training, by kind."""
 
-    family: type[LanguageModel]
+    family: type[Model]
     data: Any  # TextOptions, PairOptions or CaptionOptions, depending on the data that the family reads
     tokens: TokenOptions
     model: Any  # the family's Config
     training: TrainingOptions | None  # None: the family does not learn by gradient descent
 
 
-def option_classes(family: type[LanguageModel]) -> list[type]:
+def option_classes(family: type[Model]) -> list[type]:
     """Return the dataclasses of a family's options: data, tokens, model and, for descent, training.
 
     They have the family's own defaults.
@@ -241,7 +241,7 @@ def with_defaults(kind: type, defaults: Mapping[str, Any]) -> type:
     return dataclasses.dataclass(frozen=True, kw_only=True)(own)
 
 
-def read_options(family: type[LanguageModel], given: Mapping[str, Any]) -> Options:
+def read_options(family: type[Model], given: Mapping[str, Any]) -> Options:
     """Check options and sort them by kind. Raises a UserError for an unknown name or a wrong value."""
     values = {name: _files(value) if name in SEVERAL else value for name, value in given.items()}
     if values.get("minutes") is not None:
@@ -261,14 +261,14 @@ def read_options(family: type[LanguageModel], given: Mapping[str, Any]) -> Optio
     return Options(family, data, tokens, model, training[0] if training else None)
 
 
-def unused_options(family: type[LanguageModel]) -> dict[str, str]:
+def unused_options(family: type[Model]) -> dict[str, str]:
     """Return the options of the loop that a family does not use, each with the option to give instead."""
     if family.bounded:
         return {"segment": "it reads whole contexts; give `context`", **DATA_OPTIONS[family.reads].unused}
     return DATA_OPTIONS[family.reads].unused
 
 
-def refuse_unused(family: type[LanguageModel], names: Iterable[str]) -> None:
+def refuse_unused(family: type[Model], names: Iterable[str]) -> None:
     """Raise a UserError if the family does not use one of these options of the loop."""
     unused = unused_options(family)
     for name in names:

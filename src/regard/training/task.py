@@ -8,14 +8,18 @@ Shape legend: B rows, T positions.
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import torch
 from torch import Tensor, nn
 
 from regard.models.contract import LanguageModel, State
+from regard.models.model import Model
+from regard.models.rows import RowModel
 from regard.tokens.contract import Encoded, Tokenizer
 from regard.training.options import TrainingOptions
+
+M = TypeVar("M", bound=Model)
 
 
 @dataclass(frozen=True)
@@ -44,33 +48,31 @@ class Batches(ABC):
         """Return a batch."""
 
 
-class Task(ABC):
-    """The base class of tasks."""
+class Task(ABC, Generic[M]):
+    """The base class of tasks. `M` is the kind of model that the task trains."""
 
     @abstractmethod
-    def batches(
-        self, model: LanguageModel, options: TrainingOptions, seed: int, device: torch.device
-    ) -> Batches:
+    def batches(self, model: M, options: TrainingOptions, seed: int, device: torch.device) -> Batches:
         """Return the batches of a training."""
 
-    def objective(self, model: LanguageModel, options: TrainingOptions) -> nn.Module:
+    @abstractmethod
+    def objective(self, model: M, options: TrainingOptions) -> nn.Module:
         """Return the module that maps inputs and state to the summed loss and the new state."""
-        return Step(model, options.label_smoothing)
 
-    def validate(self, model: LanguageModel) -> float | None:
+    def validate(self, model: M) -> float | None:
         """Return the loss on a part of the validation text of bounded size, or None without such a text."""
         return None
 
-    def judge(self, model: LanguageModel, valid_loss: float) -> float:
+    def judge(self, model: M, valid_loss: float) -> float:
         """Return the number by which validations are compared. The lowest is the best."""
         return valid_loss
 
-    def sample(self, model: LanguageModel) -> str | None:
-        """Return a text that the model writes, for the file of samples."""
+    def sample(self, model: M) -> str | None:
+        """Return an example of what the model does, for the file of samples."""
         return None
 
 
-class TextTask(Task):
+class TextTask(Task[M]):
     """A task whose trained model becomes a run."""
 
     tokenizer: Tokenizer
@@ -81,23 +83,23 @@ class TextTask(Task):
     def texts(self) -> dict[str, list[dict[str, Any]]]:
         """Return names and hashes of the training, validation and test texts, for the run's config."""
 
-    def limits(self) -> dict[str, Any]:
-        """Return the limits by which examples were left out, for the run's config."""
+    def known(self) -> dict[str, Any]:
+        """Return what only the task knows of the run: fields of its config, such as the names of labels."""
         return {}
 
     @abstractmethod
-    def make(self, family: type[LanguageModel], config: Any) -> LanguageModel:
+    def make(self, family: type[M], config: Any) -> M:
         """Make a model for the vocabulary of the task."""
 
     @abstractmethod
     def encoded(self) -> Encoded:
         """Return the encoded training text, or the encoded target side of sentence pairs."""
 
-    def loss(self, model: LanguageModel) -> float | None:
+    def loss(self, model: M) -> float | None:
         """Return the loss on the whole validation text."""
         return None
 
-    def report(self, model: LanguageModel) -> dict[str, float]:
+    def report(self, model: M) -> dict[str, float]:
         """Return more figures of the trained model."""
         return {}
 
@@ -121,6 +123,18 @@ class Step(nn.Module):
         loss, _ = prediction.loss(targets_BT, smoothing=self.smoothing)
         carried = self.model.context is None and given is None
         return loss, state.detach() if carried else None
+
+
+class RowStep(nn.Module):
+    """The summed loss of a model that reads whole rows. There is no state."""
+
+    def __init__(self, model: RowModel, **options: Any):
+        """`options` are more arguments of the model's loss."""
+        super().__init__()
+        self.model, self.options = model, options
+
+    def forward(self, *, state: None = None, **inputs: Tensor) -> tuple[Tensor, None]:
+        return self.model.loss(**inputs, **self.options), None
 
 
 @dataclass(frozen=True)

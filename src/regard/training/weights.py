@@ -5,14 +5,14 @@ from collections.abc import Callable, Mapping
 import torch
 from torch import Tensor
 
-from regard.models.contract import LanguageModel
+from regard.models.model import Model
 from regard.training.task import Progress
 
 
 class BestWeights:
     """Stores the weights of the best validation, and of the last validations if they are to be averaged."""
 
-    def __init__(self, model: LanguageModel, average: int):
+    def __init__(self, model: Model, average: int):
         """`average` is the number of last validations whose weights are averaged; 1: no average."""
         self._model, self._average = model, average
         self._best: dict[str, Tensor] = {}

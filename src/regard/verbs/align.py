@@ -226,11 +226,11 @@ def _counted(pairs: Parallel, by: CountedName, symmetry: Symmetry | None) -> lis
 def _attended(
     run: Run, pairs: Parallel | None, way: Way, sinks: bool, reverse: OtherRun, symmetry: Symmetry
 ) -> Aligned:
-    if not crossing_sites(run.model):
+    if not crossing_sites(run.language_model):
         raise UserError("this translator has no attention (`score` none): there is nothing to align by")
     encoded, pairs = run.encode_pairs(pairs or run.held_out_pairs())
     baseline = model_1(pairs)
-    maps = attention_maps(run.model, *run.both_tokenizers(), encoded, pairs, way, not sinks)
+    maps = attention_maps(run.language_model, *run.both_tokenizers(), encoded, pairs, way, not sinks)
     links = links_of_heads(maps, pairs)
     (site, head), chosen_on = best_head(links, pairs.alignments or baseline)
     best_links = links[site, head]

@@ -106,10 +106,10 @@ def caption(
     edits = None if edit is None else given_edits(opened, edit)
     changed = edited(opened, edits)
     images = read_images(opened, paths)
-    best = caption_images(changed.model, opened.tokenizer, images.rows, search)
+    best = caption_images(changed.language_model, opened.tokenizer, images.rows, search)
     found = [Captioned(name, own) for name, own in zip(images.names, best, strict=True)]
     if edits is not None:
-        before = caption_images(opened.model, opened.tokenizer, images.rows, search)
+        before = caption_images(opened.language_model, opened.tokenizer, images.rows, search)
         found = [replace(after, before=own) for after, own in zip(found, before, strict=True)]
     regions = None if given.grid is None else given.grid.boxes()
     return Captions(found, regions, None if edits is None else edits_in_words(edits))

@@ -16,7 +16,7 @@ from regard.errors import Busy, Interrupted, UserError
 from regard.machine.disk import file_hash, lock_folder, write_json
 from regard.machine.threads import WaitingTime
 from regard.models import families_that_read, family_class, known_family
-from regard.models.contract import LanguageModel
+from regard.models.model import Model
 from regard.probabilities.ladder import Column, Ladder, ladders
 from regard.probabilities.measures import summarise, token_losses
 from regard.probabilities.ranking import Result, notes, ranked_rows
@@ -40,7 +40,7 @@ from regard.verbs.train import Trained, train
 PLAN, RESULTS = "plan.json", "results.json"
 TOO_BUSY = 0.25  # seconds waited in each second: a quarter of a core was missing
 Finished = Callable[[Result], None]
-Family = type[LanguageModel]
+Family = type[Model]
 Families = Mapping[str, Family]  # the class of each family, by its name in the table
 
 
@@ -122,7 +122,7 @@ class Plan:
         for name, family in classes.items():
             if family.reads != "text":
                 there = ", ".join(families_that_read("text"))
-                raise UserError(f"{self.of(name)[0]} translates; compare is for: {there}")
+                raise UserError(f"{self.of(name)[0]} reads {family.reads}, not text; compare is for: {there}")
         return classes
 
     def in_minutes(self, family: Family) -> bool:
@@ -339,17 +339,17 @@ def _measured(name: str, seed: int, trained: Trained, test: tuple[str, ...]) -> 
     assert folder is not None
     began = time.perf_counter()
     text = run.tokenizer.encode_texts([source.text for source in read(test)])
-    to_best_device(run.model)
-    nll_N = token_losses(run.model, text)
+    to_best_device(run.language_model)
+    nll_N = token_losses(run.language_model, text)
     result = Result(
         name=name,
-        family=run.model.family,
+        family=run.language_model.family,
         seed=seed,
         folder=str(folder),
-        parameters=run.model.parameter_count(),
+        parameters=run.language_model.parameter_count(),
         seconds=trained.seconds,
         training_tokens_per_second=trained.tokens / trained.seconds,
-        measure=summarise(run.model, run.tokenizer, text, nll_N, began),
+        measure=summarise(run.language_model, run.tokenizer, text, nll_N, began),
         curve=_curve(folder),
     )
     return result, Column(name, run.tokenizer, text, nll_N)

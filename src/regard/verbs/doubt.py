@@ -86,21 +86,21 @@ def doubt(
     check_epsilon(epsilon)
     opened = edited(run, edit)
     reading = _reading(opened, text, target)
-    subject = make_subject(opened.model.eval(), opened.tokenizer, reading, word, position)
+    subject = make_subject(opened.language_model.eval(), opened.tokenizer, reading, word, position)
     doubted = doubt_prediction(subject, epsilon, reading.notes)
     if controls:
         doubted = replace(doubted, controls=run_controls(as_run(run), minutes))
     if out is not None:
-        title = f"What attention explains: “{doubted.target}” by {opened.model.family}"
+        title = f"What attention explains: “{doubted.target}” by {opened.language_model.family}"
         write_sheet(out, title, page(doubted), picture(doubted), doubted.to_json())
     return doubted
 
 
 def _reading(run: Run, text: str, target: Target) -> Reading:
-    if run.model.given is not None:
+    if run.language_model.given is not None:
         return translation_reading(run, text, target)
     if target is not None:
-        raise UserError(f"`target` is for translators; {run.model.family} reads `text`")
+        raise UserError(f"`target` is for translators; {run.language_model.family} reads `text`")
     return plain_reading(run.tokenizer, text)
 
 

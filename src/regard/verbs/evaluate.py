@@ -107,15 +107,15 @@ def evaluate(
         of_pairs = {"source": source, "target": target, "pairs": pairs, "against": against}
         _refuse({**of_text, **of_pairs}, CAPTIONERS)
         return evaluate_captions(require_captioner(opened), read_captions(**of_images), beam or 5)
-    if opened.model.given is not None or source or target or pairs:
+    if opened.language_model.given is not None or source or target or pairs:
         _refuse(of_text, TRANSLATORS)
         given = parallel.read_pairs(source, target, pairs)
         return _evaluate_pairs(require_translator(opened), given, beam or 5, against)
     _refuse({"against": against, "beam": beam}, "is for translators; regard compare ranks language models")
-    to_best_device(opened.model)
+    to_best_device(opened.language_model)
     opened = _changed(opened, cache, cache_size, mix, valid)
     sources = read(text) or require_plain_text(opened).own_text()
-    return measure(opened.model, opened.tokenizer, [source.text for source in sources], stride)
+    return measure(opened.language_model, opened.tokenizer, [source.text for source in sources], stride)
 
 
 CAPTIONERS = "is not for captioners, which are measured on `images` and `captions`"
@@ -146,12 +146,12 @@ def _changed(run: Run, cache: bool, size: int | None, other: OtherRun, valid: Fi
 
 
 def _evaluate_pairs(run: Run, pairs: Parallel | None, beam: int, against: OtherRun) -> TranslationMeasure:
-    to_best_device(run.model)
+    to_best_device(run.language_model)
     encoded, pairs = run.encode_pairs(pairs or run.held_out_pairs())
     began = time.perf_counter()
-    texts = translate_lines(run.model, *run.both_tokenizers(), pairs.sources, beam)
+    texts = translate_lines(run.language_model, *run.both_tokenizers(), pairs.sources, beam)
     seconds = time.perf_counter() - began
-    loss = float(token_losses(run.model, encoded).mean())
+    loss = float(token_losses(run.language_model, encoded).mean())
     qualities = {"bleu": bleu(texts, pairs.targets), "chrf": chrf(texts, pairs.targets)}
     return TranslationMeasure(
         **{name: quality.score for name, quality in qualities.items()},
@@ -174,7 +174,8 @@ def _against(run: Run, other: Run, pairs: Parallel, beam: int) -> dict[str, Diff
             f"{len(pairs)} sentences are too few to compare two translators: give {FEWEST} or more"
         )
     texts = [
-        translate_lines(each.model, *each.both_tokenizers(), pairs.sources, beam) for each in (run, other)
+        translate_lines(each.language_model, *each.both_tokenizers(), pairs.sources, beam)
+        for each in (run, other)
     ]
     return paired_bootstrap(texts[0], texts[1], pairs.targets)
 

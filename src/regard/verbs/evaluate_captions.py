@@ -57,12 +57,12 @@ def evaluate_captions(run: Run, captioned: Captioned | None, beam: int) -> Capti
         captioned, images = own_captions(run)
     else:
         images = load_images(captioned, given.size)
-    to_best_device(run.model)
+    to_best_device(run.language_model)
     encoded = encode_captions(captioned, images, run.tokenizer)
     began = time.perf_counter()
-    texts = caption_texts(run.model, run.tokenizer, images, beam)
+    texts = caption_texts(run.language_model, run.tokenizer, images, beam)
     seconds = time.perf_counter() - began
-    loss = float(token_losses(run.model, encoded).mean())
+    loss = float(token_losses(run.language_model, encoded).mean())
     return CaptionMeasure(
         **quality(texts, captioned),
         loss=loss,
@@ -72,5 +72,5 @@ def evaluate_captions(run: Run, captioned: Captioned | None, beam: int) -> Capti
         tokens=len(encoded.target),
         unknown_tokens=encoded.target.unknown,
         seconds=seconds,
-        pointing=play_pointing(run.model, run.tokenizer, encoded, captioned),
+        pointing=play_pointing(run.language_model, run.tokenizer, encoded, captioned),
     )

@@ -77,10 +77,13 @@ def forget(runs: Runs, *, text: Files = (), out: Out = None) -> Forgettings:
 
 def _names(opened: list[Run], given: list[Any]) -> list[str]:
     """Return the families, with the names of the runs if a family comes twice."""
-    families = [run.model.family for run in opened]
+    families = [run.language_model.family for run in opened]
     if len(set(families)) == len(families):
         return families
-    return [f"{run.model.family} {Path(str(given)).name}" for run, given in zip(opened, given, strict=True)]
+    return [
+        f"{run.language_model.family} {Path(str(given)).name}"
+        for run, given in zip(opened, given, strict=True)
+    ]
 
 
 def _own(run: Run) -> tuple[list[Source], list[str]]:

@@ -76,11 +76,11 @@ def generate(
 def _prepared(run: Run, precision: Precision) -> Run:
     """The run on the best device, with its weights in the precision."""
     check_precision(precision)
-    to_best_device(run.model)
-    halves = precision == "bf16" or (precision == "auto" and run.model.device.type == "cuda")
-    if not halves or any(member.model.learns != "descent" for member in run.model.members()):
+    to_best_device(run.language_model)
+    halves = precision == "bf16" or (precision == "auto" and run.language_model.device.type == "cuda")
+    if not halves or any(member.model.learns != "descent" for member in run.language_model.members()):
         return run
-    return dataclasses.replace(run, model=copy.deepcopy(run.model).bfloat16())
+    return dataclasses.replace(run, model=copy.deepcopy(run.language_model).bfloat16())
 
 
 def stream(
@@ -105,7 +105,7 @@ def stream(
     if stop == "":
         raise UserError("`stop` must not be empty; leave it out to stop nowhere")
     opened = _prepared(require_plain_text(edited(run, edit)), precision)
-    tokenizer, model = opened.tokenizer, opened.model
+    tokenizer, model = opened.tokenizer, opened.language_model
     ids = [tokenizer.start, *_prompt_ids(tokenizer, prompt)]
     decoders = [tokenizer.decoder(ids[-1]) for _ in range(count)]
     texts = [StopText(stop) for _ in range(count)]

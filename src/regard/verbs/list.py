@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Any, final
 
 from regard.lessons.lesson import LESSONS
-from regard.models import family_names
+from regard.models import FAMILIES, KINDS, family_names
 from regard.tables import Table, TableRows
 from regard.text.puzzles import PUZZLES
 from regard.training.recipes import RECIPES
@@ -41,7 +41,11 @@ def main(arguments: Sequence[str]) -> None:
     if call.json:
         print_json(list())
         return
-    print(f"families: {', '.join(family_names())}\n")
+    installed = [name for name in family_names() if name not in FAMILIES]
+    for kind, names in {**KINDS, "families of installed packages": installed}.items():
+        if names:
+            print(f"{kind}: {', '.join(names)}")
+    print()
     print("recipes (regard train --recipe NAME --data FOLDER), each with its figure:")
     for name, make in RECIPES.items():
         print(f"  {name:<30} {make().figure}")

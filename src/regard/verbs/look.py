@@ -141,9 +141,11 @@ def _reading(run: Run, text: str, image: File, target: Target, gold: str | None,
         raise UserError(f"`image` is for captioners; {run.model.family} does not read images")
     if words and run.tokenizer.kind == "word":
         raise UserError("this run reads words already; `words` is for bpe, char and byte tokens")
-    if run.model.given is None:
+    if run.language_model.given is None:
         if target is not None or gold is not None:
-            raise UserError(f"`target` and `gold` are for translators; {run.model.family} does not translate")
+            raise UserError(
+                f"`target` and `gold` are for translators; {run.language_model.family} does not translate"
+            )
         return plain_reading(run.tokenizer, text)
     if gold is not None and not isinstance(target, str):
         raise UserError("`gold` goes with `target`, whose words it links")
@@ -160,14 +162,14 @@ def translation_reading(run: Run, text: str, target: Target) -> Reading:
     if not text.strip():
         raise UserError("there is nothing to look at: give some text")
     if target is None:
-        ((best, *_),) = translate(run.model, source, tokenizer, [text], attention=False)
+        ((best, *_),) = translate(run.language_model, source, tokenizer, [text], attention=False)
         target = best.ids
     ids = [*tokenizer.prompt(target), tokenizer.end] if isinstance(target, str) else list(target)
     given = [*source.prompt(text), source.end]
-    assert run.model.given is not None
+    assert run.language_model.given is not None
     for name, length, limit in (
-        ("text", len(given), run.model.given.longest),
-        ("target", len(ids), run.model.context),
+        ("text", len(given), run.language_model.given.longest),
+        ("target", len(ids), run.language_model.context),
     ):
         if limit is not None and length > limit:
             counted = f"{length} tokens, the end counted"
@@ -178,11 +180,13 @@ def translation_reading(run: Run, text: str, target: Target) -> Reading:
     ids = [tokenizer.start, *ids]
     names = tuple(source.name(token) for token in given)
     read = [tokenizer.name(token) for token in ids]
-    return Reading(ids, read, torch.tensor([given], device=run.model.device), names, ended=True, notes=notes)
+    return Reading(
+        ids, read, torch.tensor([given], device=run.language_model.device), names, ended=True, notes=notes
+    )
 
 
 def _record(run: Run, reading: Reading, wanted: Wanted, words: bool) -> Record:
-    record = observe(run.model, run.tokenizer, reading, wanted)
+    record = observe(run.language_model, run.tokenizer, reading, wanted)
     return by_words(record) if words else record
 
 
@@ -198,7 +202,7 @@ def _framed(record: Record, gold: str, source: str, target: str) -> Record:
 def _tell_late(run: Run, record: Record) -> None:
     """Notify the user of edits at positions after the end of the text."""
     last = max(len(record.tokens), len(record.given or ())) - 1
-    late = [place for place in run.model.places if place > last]  # type: ignore[union-attr]
+    late = [place for place in run.model.places if place > last]
     if late:
         notify(f"the edits name positions {late}, and the text ends at {last}: they change nothing here")
 

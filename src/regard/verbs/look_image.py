@@ -30,7 +30,7 @@ def caption_reading(run: Run, image: str | Path | None, text: str) -> Reading:
     if text.strip():
         ids = [*tokenizer.prompt(text), tokenizer.end]
     else:
-        ((best, *_),) = caption_images(run.model, tokenizer, found.rows, attention=False)
+        ((best, *_),) = caption_images(run.language_model, tokenizer, found.rows, attention=False)
         ids = best.ids
     limit = run.model.context
     if limit is not None and len(ids) > limit:

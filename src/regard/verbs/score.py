@@ -91,13 +91,13 @@ def score(run: RunLike, text: Files = (), *, explain: bool = False, edit: Edits 
         edit: Change the model: a JSON file of edits, or the JSON itself.
     """
     opened = require_plain_text(edited(run, edit))
-    to_best_device(opened.model)
+    to_best_device(opened.language_model)
     return Scores(opened, read(text) or opened.own_text(), explain)
 
 
 def _documents(run: Run, text: str, explain: bool) -> Iterator[list[ScoredToken]]:
     """Score the documents of one text."""
-    model, tokenizer = run.model, run.tokenizer
+    model, tokenizer = run.language_model, run.tokenizer
     encoded = tokenizer.encode(text)
     losses = token_losses(model, encoded)
     terms = _terms(model, encoded) if explain else None

@@ -123,7 +123,7 @@ def senses(
     check_sheet(out)
     named = _named(words)
     plain = edited(run, None)
-    require_senses(plain.model)
+    require_senses(plain.language_model)
     start = edited(run, edit)
     edits = [] if do is None else [_edit(start, named, do, sense, by, direction_of, every_word)]
     if save is not None:
@@ -161,7 +161,7 @@ def _write(result: Senses, out: str | Path) -> None:
 def _edit(
     run: Run, words: list[str], do: Do, sense: Numbers, by: float, direction_of: Names, every_word: bool
 ) -> Edit:
-    numbers = None if sense is None else sense_numbers(run.model, sense)
+    numbers = None if sense is None else sense_numbers(run.language_model, sense)
     where: dict[str, Any] = {"site": SENSES, "heads": numbers, "words": None if every_word else tuple(words)}
     match do:
         case "scale":
@@ -174,12 +174,12 @@ def _edit(
             return Swap(**where)
         case "project":
             names = [direction_of] if isinstance(direction_of, str) else list(direction_of)
-            return Project(**where, direction=direction(run.model, run.tokenizer, names))
+            return Project(**where, direction=direction(run.language_model, run.tokenizer, names))
         case "steer":
             if numbers is None or len(numbers) != 1 or len(words) != 1:
                 raise UserError("steer: name one word, and with `sense` the one of its senses that steers")
             token = single_token(run.tokenizer, words[0])
-            vector = sense_vectors(run.model, torch.tensor([token]))[0, numbers[0]]
+            vector = sense_vectors(run.language_model, torch.tensor([token]))[0, numbers[0]]
             return Steer(site=FEATURES, direction=tuple(vector.tolist()), by=by)
 
 

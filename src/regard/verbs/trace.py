@@ -42,11 +42,11 @@ def trace(
         check_ending(Path(out), PICTURES)
     opened = edited(run, edit)
     if word is None:
-        traced = lens(opened.model, opened.tokenizer, text)
+        traced = lens(opened.language_model, opened.tokenizer, text)
     elif other is None:
-        traced = contributions(opened.model, opened.tokenizer, text, word, position)
+        traced = contributions(opened.language_model, opened.tokenizer, text, word, position)
     else:
-        traced = sweep(opened.model, opened.tokenizer, text, other, word)
+        traced = sweep(opened.language_model, opened.tokenizer, text, other, word)
     if out is not None:
         write_picture(traced.picture(), Path(out))
     return traced

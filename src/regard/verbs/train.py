@@ -17,7 +17,7 @@ from regard.errors import Interrupted, UserError
 from regard.machine.device import Machine, choose_machine
 from regard.machine.disk import LOCK, absolute, lock_folder, relocated, write_json
 from regard.models import family_class, family_name
-from regard.models.contract import LanguageModel
+from regard.models.model import Model
 from regard.ranges import check_seed
 from regard.runs.formats.folder import (
     CONFIG,
@@ -86,7 +86,7 @@ class Began:
 
 
 def train(
-    family: str | type[LanguageModel] | None = None,
+    family: str | type[Model] | None = None,
     *,
     recipe: str | None = None,
     data: str | Path = "data",
@@ -118,7 +118,7 @@ def train(
     return _train(family, options, listener)
 
 
-def _train(family: str | type[LanguageModel], given: dict[str, Any], listener: Listener) -> Trained:
+def _train(family: str | type[Model], given: dict[str, Any], listener: Listener) -> Trained:
     kind = family_class(family)
     if given.get("resume"):
         out = Path(given.get("out") or f"runs/{kind.family}")
@@ -158,8 +158,8 @@ def _nothing_there(out: Path) -> str:
 
 
 def _begin(
-    kind: type[LanguageModel],
-    task: TextTask,
+    kind: type[Model],
+    task: TextTask[Any],
     options: Options,
     given: dict[str, Any],
     out: Path,
@@ -195,7 +195,7 @@ def _begin(
         raise
 
 
-def _resume(kind: type[LanguageModel], out: Path, given: dict[str, Any], listener: Listener) -> Trained:
+def _resume(kind: type[Model], out: Path, given: dict[str, Any], listener: Listener) -> Trained:
     """Resume a stopped training with its own options. An option that is given again must be the same."""
     if (out / CONFIG).exists():
         raise UserError(f"{out}: this run is finished; there is nothing to resume")
@@ -232,7 +232,7 @@ def _plain(value: Any) -> Any:
 
 
 def _descend(
-    model: LanguageModel, task: TextTask, options: Options, out: Path, machine: Machine, listener: Listener
+    model: Model, task: TextTask[Any], options: Options, out: Path, machine: Machine, listener: Listener
 ) -> Trained:
     assert isinstance(options.training, TrainingOptions)
     try:
@@ -256,7 +256,7 @@ def _descend(
         seconds=progress.seconds,
         loss=loss,
         figures=figures,
-        **task.limits(),
+        **task.known(),
     )
     run = write_run(Run(model, task.tokenizer, config, source=task.source_tokenizer), out)
     remove_checkpoints(out)
@@ -274,14 +274,14 @@ def _with_paths(options: Mapping[str, Any], change: Callable[[str], str]) -> dic
     return {name: changed(value) if name in PATHS else value for name, value in options.items()}
 
 
-def _tokens_hash(task: TextTask) -> str:
+def _tokens_hash(task: TextTask[Any]) -> str:
     kinds = [
         tokenizer.to_json() for tokenizer in (task.tokenizer, task.source_tokenizer) if tokenizer is not None
     ]
     return hashlib.sha256(json.dumps(kinds).encode()).hexdigest()
 
 
-def _check_texts(out: Path, task: TextTask, began: Began) -> None:
+def _check_texts(out: Path, task: TextTask[Any], began: Began) -> None:
     """A resumed training must find the text and the vocabulary that it began with."""
     texts = Texts.of(task.texts(), out)
     for part in ("train", "valid", "test"):
@@ -315,6 +315,4 @@ def main(arguments: list[str]) -> None:
         print_json(result)
         return
     print_lines(result)
-    verbs = {"text": "generate {run}", "pairs": "translate {run}", "captions": "caption {run} IMAGE"}
-    following = verbs[trained.run.model.reads].format(run=result["out"])
-    print(f"\nnext: regard {following}", file=sys.stderr)
+    print(f"\nnext: regard {trained.run.model.verb} {result['out']}", file=sys.stderr)

@@ -6,7 +6,7 @@ from typing import Any
 
 from regard.errors import UserError
 from regard.models import family_class, family_names
-from regard.models.contract import LanguageModel
+from regard.models.model import Model
 from regard.training.options import families_with_option, option_classes, refuse_unused, unused_options
 from regard.training.recipes import find_recipe
 from regard.training.task import Listener, Report
@@ -119,7 +119,7 @@ def _elsewhere(family: str, arguments: list[str]) -> dict[str, str]:
     }
 
 
-def train_options(family: type[LanguageModel]) -> list[Option]:
+def train_options(family: type[Model]) -> list[Option]:
     """All options of a family in groups: text, model, training, machine."""
     data, tokens, model, *training = option_classes(family)
     unused = unused_options(family)

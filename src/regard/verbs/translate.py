@@ -128,8 +128,9 @@ def translate(
         if out is not None:
             _draw(moved.after, out)
         return moved
+    sides = opened.both_tokenizers()
     with in_precision(precision):
-        answers = iter(translation.translate(opened.model, *opened.both_tokenizers(), filled, search))
+        answers = iter(translation.translate(opened.language_model, *sides, filled, search))
     best = [next(answers) if line.strip() else [] for line in lines]
     if out is not None:
         _draw(next(hypotheses for hypotheses in best if hypotheses)[0], out)
@@ -158,14 +159,14 @@ def _what_if(run: Run, text: str, link: str, search: Search) -> WhatIf:
     and head. Of a word of several tokens, the attention of the first token is set.
     """
     source, target = run.both_tokenizers()
-    sites = crossing_sites(run.model)
+    sites = crossing_sites(run.language_model)
     if not sites:
         raise UserError("this translator has no attention (`score` none): there is no link to move")
     sure, possible = parse_line(link, "`what_if`")
     if len(sure) != 1 or possible:
         raise UserError("`what_if` is one link: i-j, source word i and target word j, from 0")
     ((i, j),) = sure
-    ((before, *_),) = translation.translate(run.model, source, target, [text], search)
+    ((before, *_),) = translation.translate(run.language_model, source, target, [text], search)
     looked_at, written = line_groups(text, source), word_groups(before.tokens, target.kind)
     looked_at.append(range(looked_at[-1].stop, looked_at[-1].stop + 1))  # the end token of the source
     if not (0 <= i < len(looked_at) and 0 <= j < len(written)):
@@ -174,7 +175,7 @@ def _what_if(run: Run, text: str, link: str, search: Search) -> WhatIf:
     columns, row = tuple(looked_at[i]), written[j].start
     changes = {site: Set(site=site, rows=(row,), columns=columns, value=1 / len(columns)) for site in sites}
     again = Search(beam=search.beam, penalty=search.penalty, prefix=tuple(before.ids[:row]))
-    ((after, *_),) = translation.translate(Edited(run.model, changes), source, target, [text], again)
+    ((after, *_),) = translation.translate(Edited(run.language_model, changes), source, target, [text], again)
     return WhatIf(text, before, after)
 
 

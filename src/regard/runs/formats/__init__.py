@@ -7,7 +7,7 @@ from pathlib import Path
 
 from regard.errors import UserError
 from regard.models import FAMILIES, family_class
-from regard.models.contract import LanguageModel
+from regard.models.model import Model
 from regard.runs.formats.arpa import Arpa
 from regard.runs.formats.folder import RunFolder, read_config
 from regard.runs.formats.format import Format
@@ -17,7 +17,7 @@ from regard.runs.run import Run
 FORMATS: tuple[Format, ...] = (Arpa(), Gpt2(), RunFolder())
 
 
-def load(path: str | Path, family: str | type[LanguageModel] | None = None) -> Run:
+def load(path: str | Path, family: str | type[Model] | None = None) -> Run:
     """Open a run: a folder that `regard train` wrote, an ARPA file, or a GPT-2 checkpoint.
 
     Weights are memory-mapped.

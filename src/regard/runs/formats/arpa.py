@@ -16,7 +16,7 @@ import numpy as np
 import torch
 
 from regard.errors import UserError, notify
-from regard.models.contract import LanguageModel
+from regard.models.model import Model
 from regard.models.ngram import Ngram
 from regard.runs.formats.arpa_reader import ZERO, escape, open_to_read, read
 from regard.runs.formats.format import Format
@@ -35,7 +35,7 @@ class Arpa(Format):
     def recognises(self, path: Path) -> bool:
         return path.is_file() and (path.name.endswith(self.endings) or _has_head(path))
 
-    def read(self, path: Path, family: type[LanguageModel] | None = None) -> Run:
+    def read(self, path: Path, family: type[Model] | None = None) -> Run:
         model, tokenizer = read(path)
         return Run(model.eval(), tokenizer, describe(model, made_from=path.name))
 

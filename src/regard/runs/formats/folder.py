@@ -17,7 +17,7 @@ from regard.boundary import build, check_depth, parse_json, quote_fields
 from regard.errors import UserError
 from regard.machine.disk import LOCK, file_hash, write_atomically, write_json, write_tensors
 from regard.models import FAMILIES, known_family
-from regard.models.contract import LanguageModel
+from regard.models.model import Model
 from regard.runs.formats.format import Format
 from regard.runs.run import FORMAT, Run, RunConfig
 from regard.tokens.choose import tokenizer_from_json
@@ -36,7 +36,7 @@ class RunFolder(Format):
     def recognises(self, path: Path) -> bool:
         return path.is_dir()
 
-    def read(self, path: Path, family: type[LanguageModel] | None = None) -> Run:
+    def read(self, path: Path, family: type[Model] | None = None) -> Run:
         config = read_config(path)
         for name, expected in config.files.items():
             if not (path / name).is_file():
@@ -107,7 +107,7 @@ def _record_1(record: dict[str, Any]) -> dict[str, Any]:
 OLDER = {1: _from_format_1}  # a reader for each older format
 
 
-def _family(folder: Path, name: str, named: type[LanguageModel] | None) -> type[LanguageModel]:
+def _family(folder: Path, name: str, named: type[Model] | None) -> type[Model]:
     """The class of a run's family. A name that only a file gives is never imported."""
     if name in FAMILIES and named not in (None, known_family(name)):
         raise UserError(f"{folder}: is a run of {name}, which is part of regard; leave out `family`")
@@ -120,15 +120,13 @@ def _family(folder: Path, name: str, named: type[LanguageModel] | None) -> type[
     return family
 
 
-def _open(
-    folder: Path, config: RunConfig, family: type[LanguageModel]
-) -> tuple[LanguageModel, Tokenizer, Tokenizer | None]:
+def _open(folder: Path, config: RunConfig, family: type[Model]) -> tuple[Model, Tokenizer, Tokenizer | None]:
     try:
         names = [name for name in (TOKENIZER, SOURCE_TOKENIZER) if name in config.files]
         tokenizer, *source = (
             tokenizer_from_json(json.loads((folder / name).read_text("utf-8"))) for name in names
         )
-        sizes = [] if config.source_size is None else [config.source_size]
+        sizes = [size for size in (config.source_size, len(config.labels) or None) if size is not None]
         model = family(config.vocabulary_size, build(family.Config, config.model), *sizes)
         model.assign(load_file(folder / MODEL))
     except (

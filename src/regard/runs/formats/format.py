@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import ClassVar
 
 from regard.errors import UserError
-from regard.models.contract import LanguageModel
+from regard.models.model import Model
 from regard.runs.run import Run
 
 
@@ -20,7 +20,7 @@ class Format(ABC):
         """Whether the file or folder is in this format, by a look at its head."""
 
     @abstractmethod
-    def read(self, path: Path, family: type[LanguageModel] | None = None) -> Run:
+    def read(self, path: Path, family: type[Model] | None = None) -> Run:
         """Open the run. `family` is the class of a family that is neither regard's nor installed."""
 
     def default_for(self, run: Run) -> bool:

@@ -19,7 +19,7 @@ from torch import Tensor
 
 from regard.errors import UserError
 from regard.machine.disk import file_hash
-from regard.models.contract import LanguageModel
+from regard.models.model import Model
 from regard.models.transformer import Transformer
 from regard.runs.formats.format import Format
 from regard.runs.run import Run, describe
@@ -56,7 +56,7 @@ class Gpt2(Format):
         except (OSError, ValueError, TypeError, RecursionError):
             return False
 
-    def read(self, path: Path, family: type[LanguageModel] | None = None) -> Run:
+    def read(self, path: Path, family: type[Model] | None = None) -> Run:
         model, tokenizer = read(path)
         config = describe(model, made_from=path.name, files={MODEL: file_hash(path / MODEL)})
         return Run(model.eval(), tokenizer, config, path)

@@ -1,8 +1,9 @@
 """The tasks, by the kind of data that a family reads. The class of a task is imported on first use."""
 
 from importlib import import_module
+from typing import Any
 
-from regard.models.contract import LanguageModel
+from regard.models.model import Model
 from regard.training.options import Options
 from regard.training.task import TextTask
 
@@ -13,7 +14,7 @@ TASKS = {
 }
 
 
-def make_task(family: type[LanguageModel], options: Options) -> TextTask:
+def make_task(family: type[Model], options: Options) -> TextTask[Any]:
     """Make the task of a family: read its texts and make its tokenizers."""
     module, _, name = TASKS[family.reads].partition(":")
     return getattr(import_module(module), name)(options)

@@ -24,14 +24,14 @@ from regard.tokens.captions import (
 from regard.tokens.choose import train_tokenizer
 from regard.tokens.contract import Encoded
 from regard.training.options import CaptionOptions, Options, TrainingOptions
-from regard.training.task import Batches, TextTask
+from regard.training.task import Batches, Step, TextTask
 from regard.training.tasks.given_batches import GivenBatches
 
 SAMPLES = 3  # the number of images in a sample
 
 
 @final
-class CaptionedImages(TextTask):
+class CaptionedImages(TextTask[LanguageModel]):
     """Training, validation and test images with their captions."""
 
     def __init__(self, options: Options):
@@ -66,6 +66,9 @@ class CaptionedImages(TextTask):
     ) -> Batches:
         schedule = CaptionSchedule(self._parts["train"][1], options.batch, seed)
         return GivenBatches.of(schedule, model, device)
+
+    def objective(self, model: LanguageModel, options: TrainingOptions) -> Step:
+        return Step(model, options.label_smoothing)
 
     def validate(self, model: LanguageModel) -> float:
         return float(token_losses(model, self._parts["valid"][1]).mean())

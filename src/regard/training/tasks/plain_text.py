@@ -20,14 +20,14 @@ from regard.tokens.choose import train_tokenizer
 from regard.tokens.contract import Encoded, Tokenizer
 from regard.tokens.schedule import Corpus, LaneSchedule, Schedule, WindowSchedule
 from regard.training.options import Options, TextOptions, TrainingOptions
-from regard.training.task import Batch, Batches, TextTask
+from regard.training.task import Batch, Batches, Step, TextTask
 
 VALID_TOKENS = 1 << 15  # the maximal number of tokens of a validation; the final measurement reads all tokens
 SAMPLE_TOKENS = 100  # the length of a sample
 
 
 @final
-class PlainText(TextTask):
+class PlainText(TextTask[LanguageModel]):
     """Training, validation and test text."""
 
     def __init__(self, options: Options):
@@ -61,6 +61,9 @@ class PlainText(TextTask):
         else:
             schedule = WindowSchedule(self._encoded, model.context, options.batch, seed)
         return TextBatches(schedule, Corpus.of(self._encoded, model.start, device), model.padding, device)
+
+    def objective(self, model: LanguageModel, options: TrainingOptions) -> Step:
+        return Step(model, options.label_smoothing)
 
     def validate(self, model: LanguageModel) -> float | None:
         if not self.valid:

@@ -16,11 +16,12 @@ from torch import Tensor
 from regard.machine.device import choose_machine
 from regard.models import FAMILIES, family_class
 from regard.models.contract import LanguageModel
+from regard.models.model import as_kind
 from regard.parts.look import Look
 from regard.text.puzzles import Puzzle, Questions
 from regard.training.loop import descend
 from regard.training.options import TrainingOptions
-from regard.training.task import Batch, Batches, Task, ignore_reports
+from regard.training.task import Batch, Batches, Step, Task, ignore_reports
 
 QUESTIONS = 64  # the number of questions in a batch
 TESTED = 200  # the number of test questions at each length
@@ -59,7 +60,7 @@ def puzzle_families() -> list[str]:
 
 @final
 @dataclass(frozen=True)
-class PuzzleTask(Task):
+class PuzzleTask(Task[LanguageModel]):
     """Training on random questions of a puzzle."""
 
     puzzle: Puzzle
@@ -68,6 +69,9 @@ class PuzzleTask(Task):
         self, model: LanguageModel, options: TrainingOptions, seed: int, device: torch.device
     ) -> Batches:
         return QuestionBatches(self.puzzle, model.start, seed, device)
+
+    def objective(self, model: LanguageModel, options: TrainingOptions) -> Step:
+        return Step(model, options.label_smoothing)
 
 
 @final
@@ -116,7 +120,7 @@ def train_on_puzzle(puzzle: Puzzle, family: str, steps: int, seed: int) -> Langu
     options = {"width": 32, "dropout": 0.0, **SMALL.get(family, {})}
     if "positions" in {field.name for field in dataclasses.fields(kind.Config)}:
         options["positions"] = puzzle.positions
-    model = kind(len(puzzle.vocabulary), kind.Config(**options))
+    model = as_kind(kind(len(puzzle.vocabulary), kind.Config(**options)), LanguageModel)
     own = {
         key: value
         for key, value in kind.training_defaults.items()

@@ -19,14 +19,14 @@ from regard.tokens.choose import train_tokenizer
 from regard.tokens.contract import Encoded, Tokenizer
 from regard.tokens.pairs import PairSchedule, encode_pairs
 from regard.training.options import Options, PairOptions, TrainingOptions
-from regard.training.task import Batches, TextTask
+from regard.training.task import Batches, Step, TextTask
 from regard.training.tasks.given_batches import GivenBatches
 
 VALID_SENTENCES = 200  # the number of sentences that a validation translates, with `stop_on` bleu
 
 
 @final
-class SentencePairs(TextTask):
+class SentencePairs(TextTask[LanguageModel]):
     """Training and validation pairs."""
 
     source_tokenizer: Tokenizer
@@ -68,7 +68,7 @@ class SentencePairs(TextTask):
             "test": [],
         }
 
-    def limits(self) -> dict[str, Any]:
+    def known(self) -> dict[str, Any]:
         return {"longest": self._limit}
 
     def make(self, family: type[LanguageModel], config: Any) -> LanguageModel:
@@ -82,6 +82,9 @@ class SentencePairs(TextTask):
     ) -> Batches:
         schedule = PairSchedule(self._encoded, self._options.batch_tokens, seed)
         return GivenBatches.of(schedule, model, device)
+
+    def objective(self, model: LanguageModel, options: TrainingOptions) -> Step:
+        return Step(model, options.label_smoothing)
 
     def validate(self, model: LanguageModel) -> float:
         return float(token_losses(model, self._valid).mean())
