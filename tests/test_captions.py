@@ -225,7 +225,7 @@ def test_what_does_not_go_together_is_refused(tmp_path, folder):
     for verb in (regard.generate, regard.translate, regard.score):
         with pytest.raises(UserError, match=r"captions images|does not translate|regard caption"):
             verb(folder / "run")
-    with pytest.raises(UserError, match="is not for captioners"):
+    with pytest.raises(UserError, match="a captioner is measured on"):
         regard.evaluate(folder / "run", text="book.txt")
     with pytest.raises(UserError, match="does not caption images"):
         regard.caption(regard.train("ngram", out=str(tmp_path / "ngram"), order=1).run, "0.png")

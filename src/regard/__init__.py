@@ -20,14 +20,17 @@ if TYPE_CHECKING:
     from regard.runs.run import Run
     from regard.verbs.align import align
     from regard.verbs.caption import caption
+    from regard.verbs.classify import classify
     from regard.verbs.compare import compare
     from regard.verbs.doubt import doubt
     from regard.verbs.draw import draw
     from regard.verbs.evaluate import evaluate
     from regard.verbs.export import export
+    from regard.verbs.film import film
     from regard.verbs.forget import forget
     from regard.verbs.generate import generate
     from regard.verbs.heads import heads
+    from regard.verbs.lab import lab
     from regard.verbs.lesson import lesson
     from regard.verbs.list import list
     from regard.verbs.look import look
@@ -38,20 +41,24 @@ if TYPE_CHECKING:
     from regard.verbs.trace import trace
     from regard.verbs.train import train
     from regard.verbs.translate import translate
+    from regard.verbs.words import words
 
 __version__ = "0.2.0"
 
 _VERBS = (
     "align",
     "caption",
+    "classify",
     "compare",
     "doubt",
     "draw",
     "evaluate",
     "export",
+    "film",
     "forget",
     "generate",
     "heads",
+    "lab",
     "lesson",
     "list",
     "look",
@@ -62,6 +69,7 @@ _VERBS = (
     "trace",
     "train",
     "translate",
+    "words",
 )
 _OTHERS = {
     "MachineError": "regard.errors",
@@ -84,15 +92,18 @@ __all__ = [
     "align",
     "cached",
     "caption",
+    "classify",
     "compare",
     "doubt",
     "draw",
     "edited",
     "evaluate",
     "export",
+    "film",
     "forget",
     "generate",
     "heads",
+    "lab",
     "lesson",
     "list",
     "load",
@@ -106,6 +117,7 @@ __all__ = [
     "trace",
     "train",
     "translate",
+    "words",
 ]
 
 

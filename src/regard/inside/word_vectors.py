@@ -14,6 +14,8 @@ import torch
 from torch import Tensor, nn
 
 from regard.errors import UserError
+from regard.models.contract import LanguageModel
+from regard.models.model import Model, as_kind
 
 Change = Callable[[int, Tensor], Tensor]  # (number of the layer, its vectors (B, T, D)) -> other vectors
 
@@ -38,6 +40,35 @@ def changed_vectors(model: nn.Module, ids_BT: Tensor, change: Change) -> Iterato
     finally:
         for handle in handles:
             handle.remove()
+
+
+def layers_that_read(model: Model) -> tuple[list[nn.Embedding], list[nn.Embedding]]:
+    """Return the embedding layers of the model's tokens, and those of its source sentences.
+
+    The layers are found in a call with one token, so a family does not have to name them.
+    """
+    ids_11 = torch.zeros(1, 1, dtype=torch.long, device=model.device)
+    given = None if model.source_size is None else torch.ones_like(ids_11)
+    found: tuple[list[nn.Embedding], list[nn.Embedding]] = [], []
+
+    def hook(module: nn.Module, inputs: tuple[Tensor, ...]) -> None:
+        assert isinstance(module, nn.Embedding)
+        for layers, own in zip(found, (ids_11, given), strict=True):
+            if own is not None and torch.equal(inputs[0], own) and module not in layers:
+                layers.append(module)
+
+    layers = [module for module in model.modules() if isinstance(module, nn.Embedding)]
+    handles = [layer.register_forward_pre_hook(hook) for layer in layers]
+    try:
+        with torch.inference_mode():
+            if given is None:
+                model.watch(ids_11)
+            else:
+                as_kind(model, LanguageModel).read_from_start(ids_11, given)
+    finally:
+        for handle in handles:
+            handle.remove()
+    return found
 
 
 class Vectors:

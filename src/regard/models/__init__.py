@@ -37,10 +37,14 @@ KINDS = {
         "transformer": "regard.models.transformer:Transformer",
         "backpack": "regard.models.backpack:Backpack",
     },
+    "word embeddings": {
+        "embedding": "regard.models.embedding:Embedding",
+    },
     "translators": {
         "recurrent-translator": "regard.models.recurrent_translator:RecurrentTranslator",
         "transformer-translator": "regard.models.transformer_translator:TransformerTranslator",
     },
+    "classifiers": {"classifier": "regard.models.classifier:Classifier"},
     "captioners": {
         "captioner": "regard.models.captioner:Captioner",
         "transformer-captioner": "regard.models.transformer_captioner:TransformerCaptioner",

@@ -47,19 +47,19 @@ class EagerGradients(Gradients):
         total = torch.zeros((), device=self._machine.device)
         for batch in batches:
             state = _begun_anew(state, batch)
-            summed, state = self.backward(batch.inputs, state, weight)
+            summed, state = self.backward(batch.inputs, state, weight, batch.mean)
             total += summed.detach()
         return total, state
 
     def backward(
-        self, inputs: dict[str, Tensor], state: State | None, weight: Tensor | float
+        self, inputs: dict[str, Tensor], state: State | None, weight: Tensor | float, mean: bool = True
     ) -> tuple[Tensor, State | None]:
         """Add the gradients of one batch."""
         device = self._machine.device.type
         with torch.autocast(device, torch.bfloat16, enabled=self._machine.bf16):
             summed, state = self._objective(**inputs, state=state)
         loss = summed / weight
-        loss.backward()
+        (loss if mean else summed).backward()
         return loss, state
 
 

@@ -13,6 +13,7 @@ from regard.machine.memory import keep_freed_memory
 from regard.machine.signals import delayed_stop
 from regard.models.model import M, Model
 from regard.training.checkpoint import Checkpoints
+from regard.training.film import Film
 from regard.training.gradients import make_gradients
 from regard.training.log import Log, Losses
 from regard.training.optimisers import make_optimisers, rate, set_rate
@@ -36,11 +37,12 @@ def descend(
     optimisers = make_optimisers(model, options)
     objective = compiled(task.objective(model, options), model, options, machine)
     gradients = make_gradients(objective, model, machine)
-    weights = BestWeights(model, options.average)
+    weights = BestWeights(model, options.average, task.keeps)
     checkpoints = Checkpoints(out, model, optimisers, weights)
     progress, state = checkpoints.restore()
-    log, losses, budget = Log(out, progress, options.tensorboard), Losses(), Budget(options)
+    log, losses, budget = Log(out, progress, options.tensorboard), Losses(), Budget(options, batches)
     watch = Watch(model, machine, listener, progress)
+    film = Film(out, model, progress, options.film)
 
     def validate() -> None:
         losses.settle(progress)
@@ -54,17 +56,16 @@ def descend(
             progress, train_loss, valid_loss, judged, optimisers[0].param_groups[0]["lr"], task.sample(model)
         )
         weights.judge(progress, judged)
+        film.add()
+        model.train()
 
+    model.train()
     with delayed_stop() as stop, keep_freed_memory():
         while not budget.spent(progress):
-            model.train()
             set_rate(optimisers, options.learning_rate * rate(budget.share(progress), options))
             step_batches = [next_batch(batches, progress) for _ in range(options.accumulate)]
             loss, state = gradients.of(step_batches, state)
-            nn.utils.clip_grad_norm_(model.parameters(), options.clip)
-            for optimiser in optimisers:
-                optimiser.step()
-                optimiser.zero_grad(set_to_none=True)
+            update(model, optimisers, options.clip)
             progress.step += 1
             losses.add(loss)
             watch.tick(losses, budget)
@@ -81,6 +82,15 @@ def descend(
             checkpoints.save(progress, state)
     weights.load_best(lambda: task.judge(model.eval(), task.validate(model) or math.inf), progress)
     return progress
+
+
+def update(model: Model, optimisers: list[torch.optim.Optimizer], clip: float | None) -> None:
+    """Change the parameters by their gradients, and clear the gradients."""
+    if clip is not None:
+        nn.utils.clip_grad_norm_(model.parameters(), clip)
+    for optimiser in optimisers:
+        optimiser.step()
+        optimiser.zero_grad(set_to_none=True)
 
 
 def next_batch(batches: Batches, progress: Progress) -> Batch:
@@ -113,16 +123,20 @@ def check_finite(loss: float, at_step: int) -> float:
 
 
 class Budget:
-    """The length of a training: a number of steps or minutes, or less if validation stops improving."""
+    """The length of a training: steps, minutes or epochs, or less if validation stops improving."""
 
-    def __init__(self, options: TrainingOptions):
-        self._minutes, self._patience = options.minutes, options.patience
-        self.steps = options.steps or (None if options.minutes else 1000)
+    def __init__(self, options: TrainingOptions, batches: Batches):
+        self._minutes, self._epochs, self._patience = options.minutes, options.epochs, options.patience
+        self._batches = batches
+        self.steps = options.steps or (None if options.minutes or options.epochs else 1000)
 
     def share(self, progress: Progress) -> float:
-        """Return the share of the steps or minutes that is used up."""
+        """Return the share of the steps, epochs or minutes that is used up."""
         if self.steps:
             return progress.step / self.steps
+        if self._epochs:
+            read = progress.place / self._batches.steps(progress.epoch)
+            return (progress.epoch + read) / self._epochs
         return progress.seconds / (60 * float(self._minutes or 1))
 
     def spent(self, progress: Progress) -> bool:
@@ -133,7 +147,8 @@ class Watch:
     """A stopwatch: measures the time and speed of a training, and reports to the listener twice a second."""
 
     def __init__(self, model: Model, machine: Machine, listener: Listener, progress: Progress):
-        inner = (p.numel() for name, p in model.named_parameters() if not name.startswith("embedding"))
+        tables = {id(module.weight) for module in model.modules() if isinstance(module, nn.Embedding)}
+        inner = (parameter.numel() for parameter in model.parameters() if id(parameter) not in tables)
         # The seconds that a token would take at the machine's peak speed: a token costs 2 operations for each
         # weight in the forward pass, and 4 in the backward pass. Embeddings are looked up, not multiplied.
         self._peak_seconds = 6 * sum(inner) / machine.peak

@@ -39,7 +39,9 @@ def make_optimisers(model: nn.Module, options: TrainingOptions) -> list[torch.op
     decayed = {"params": inner + others, "weight_decay": options.weight_decay}
     groups = [group for group in (decayed, {"params": vectors, "weight_decay": 0.0}) if group["params"]]
     if options.optimiser == "sgd":
-        return [torch.optim.SGD(groups, lr=options.learning_rate, fused=True)]
+        # Sparse gradients, of which a step touches only some rows, need the plain loop over parameters.
+        fused = not any(isinstance(module, nn.Embedding) and module.sparse for module in model.modules())
+        return [torch.optim.SGD(groups, lr=options.learning_rate, fused=fused, foreach=False)]
     optimisers.append(
         torch.optim.AdamW(groups, lr=options.learning_rate, betas=(0.9, options.beta2), fused=True)
     )

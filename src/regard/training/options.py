@@ -10,7 +10,7 @@ from regard.boundary import build
 from regard.errors import UserError
 from regard.models import FAMILIES, family_class
 from regard.models.model import Model
-from regard.ranges import check_at_least
+from regard.ranges import check_at_least, check_share, check_sizes
 from regard.tokens.choose import TokenOptions
 
 # The options that are paths of files.
@@ -18,6 +18,7 @@ PATHS = (
     "text",
     "valid",
     "test",
+    "labelled",
     "source",
     "target",
     "pairs",
@@ -30,7 +31,9 @@ PATHS = (
     "features",
     "valid_captions",
 )
-SEVERAL = ("text", "valid", "test")  # the options that may be several paths
+MOST_ACCUMULATED = 1 << 16  # batches of one step, which are read before it begins
+LENGTHS = ("steps", "minutes", "epochs")  # the options of the length of a training
+SEVERAL = ("text", "valid", "test", "labelled")  # the options that may be several paths
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -66,6 +69,16 @@ class TextOptions(OutputOptions):
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
+class WordsOptions(TextOptions):
+    """The data options of word embeddings."""
+
+    unused = dict.fromkeys(
+        ("optimiser", "clip", "weight_decay", "beta2", "label_smoothing", "accumulate", "precision"),
+        "a step moves only the vectors of its words, by plain gradient descent; give `learning_rate`",
+    )
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class PairOptions(OutputOptions):
     """The data options of families that read sentence pairs."""
 
@@ -92,6 +105,41 @@ class PairOptions(OutputOptions):
 
     def __post_init__(self) -> None:
         check_at_least(1, longest=self.longest, batch_tokens=self.batch_tokens)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class LabelOptions(OutputOptions):
+    """The data options of families that read labelled texts."""
+
+    unused: ClassVar[dict[str, str]] = {"segment": "it reads whole texts"}
+
+    labelled: tuple[str, ...] = ()
+    """Labelled texts: lines label TAB text, a table with `columns`, or JSON lines (.jsonl) with the fields
+    label and text. Without them, the built-in reviews."""
+    columns: str | None = None
+    """The columns of label and text, as LABEL,TEXT, in a table whose first line names them; or the fields of
+    JSON lines."""
+    valid: tuple[str, ...] = ()
+    """Validation texts of the same form. Without them, a tenth of each label is held out."""
+    test: tuple[str, ...] = ()
+    """Test texts of the same form. The run stores their path, and `regard evaluate` measures them by
+    default."""
+    hold: float = 0.1
+    """Share of the texts of each label to hold out for validation, if no validation texts are given; 0: hold
+    out nothing."""
+    word_dropout: float = 0.1
+    """Share of words that are read as <unk> in training, so that words never seen can be read later."""
+    stop_on: Literal["loss", "accuracy"] = "loss"
+    """The figure that decides which weights are best."""
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.hold <= 0.5:
+            raise UserError("`hold` must lie between 0 and 0.5")
+        check_share(word_dropout=self.word_dropout)
+
+    def column_names(self) -> list[str]:
+        """Return the names in `columns`."""
+        return self.columns.split(",") if self.columns else []
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -127,9 +175,11 @@ class TrainingOptions:
     """The options of the training loop."""
 
     steps: int | None = None
-    """Number of training steps (1000, unless minutes are given)."""
+    """Number of training steps (1000, unless minutes or epochs are given)."""
     minutes: float | None = None
     """Minutes of training, instead of steps."""
+    epochs: float | None = None
+    """Number of times that the training text is read, instead of steps."""
     batch: int = 16
     """Number of rows in a batch."""
     segment: int = 64
@@ -150,7 +200,7 @@ class TrainingOptions:
     """Weight decay of matrices."""
     beta2: float = 0.99
     """Decay rate of AdamW's average of squared gradients."""
-    clip: float = 1.0
+    clip: float | None = 1.0
     """Largest norm of the gradient. Larger gradients are scaled down."""
     accumulate: int = 1
     """Number of batches whose gradients are added for a step."""
@@ -165,6 +215,8 @@ class TrainingOptions:
     """Number of steps between validations. Each validation is followed by a checkpoint."""
     patience: int = 0
     """Stop after this many validations without an improvement; 0: never stop early."""
+    film: bool = False
+    """Keep the weights of every validation in the run folder, for `regard film` (families with attention)."""
     tensorboard: bool = False
     """Also write the metrics for TensorBoard into the run folder (needs regard[tensorboard])."""
     size: Literal["small", "medium"] = "small"
@@ -176,6 +228,7 @@ class TrainingOptions:
         positive = (
             "steps",
             "minutes",
+            "epochs",
             "batch",
             "segment",
             "learning_rate",
@@ -188,8 +241,11 @@ class TrainingOptions:
             value = getattr(self, name)
             if value is not None and not 0 < value < math.inf:
                 raise UserError(f"`{name}` must be above 0")
-        if self.steps is not None and self.minutes is not None:
-            raise UserError("give `steps` or `minutes`, not both")
+        if self.accumulate > MOST_ACCUMULATED:
+            most = f"`accumulate` must be at most {MOST_ACCUMULATED}"
+            raise UserError(f"{most}: a step holds all these batches")
+        if sum(getattr(self, name) is not None for name in LENGTHS) > 1:
+            raise UserError("give one of `steps`, `minutes` and `epochs`, not both")
         if not (0 <= self.warmup < 1 and 0 <= self.floor <= 1):
             raise UserError("`warmup` must be 0 or more and below 1, and `floor` must lie between 0 and 1")
         if not 0 <= self.label_smoothing < 1:
@@ -207,7 +263,9 @@ class TrainingOptions:
 
 DATA_OPTIONS: dict[str, type[OutputOptions]] = {
     "text": TextOptions,
+    "words": WordsOptions,
     "pairs": PairOptions,
+    "labels": LabelOptions,
     "captions": CaptionOptions,
 }
 
@@ -249,6 +307,8 @@ def read_options(family: type[Model], given: Mapping[str, Any]) -> Options:
     if values.get("size") == "medium":
         values = {**family.medium, **values}
     refuse_unused(family, values)
+    if not values.keys().isdisjoint(LENGTHS):  # a given length replaces the family's own
+        values = {**dict.fromkeys(family.training_defaults.keys() & {*LENGTHS}), **values}
     kinds = option_classes(family)
     names = [option_names(kind) for kind in kinds]
     unknown = sorted(set(values) - set().union(*names))
@@ -257,6 +317,7 @@ def read_options(family: type[Model], given: Mapping[str, Any]) -> Options:
     built: list[Any] = []
     for kind, own in zip(kinds, names, strict=True):
         built.append(build(kind, {name: value for name, value in values.items() if name in own}))
+        check_sizes(built[-1])
     data, tokens, model, *training = built
     return Options(family, data, tokens, model, training[0] if training else None)
 

@@ -8,7 +8,7 @@ Shape legend: B rows, T positions.
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from typing import Any, ClassVar, Generic, Literal, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -29,6 +29,7 @@ class Batch:
     inputs: dict[str, Tensor]  # the arguments of the objective, except the state
     weight: float  # the number of real targets, by which the summed loss is divided
     tokens: int  # the number of tokens that are read, for the measurement of speed
+    mean: bool = True  # False: the step follows the gradient of the sum of the losses, not of their mean
     fresh_B: Tensor | None = None  # True for rows whose carried state is reset before the batch
 
 
@@ -50,6 +51,8 @@ class Batches(ABC):
 
 class Task(ABC, Generic[M]):
     """The base class of tasks. `M` is the kind of model that the task trains."""
+
+    keeps: ClassVar[Literal["best", "last"]] = "best"  # the validation whose weights the finished model has
 
     @abstractmethod
     def batches(self, model: M, options: TrainingOptions, seed: int, device: torch.device) -> Batches:

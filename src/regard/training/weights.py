@@ -1,6 +1,7 @@
 """The best weights of a training, and the average of the last weights."""
 
 from collections.abc import Callable, Mapping
+from typing import Literal
 
 import torch
 from torch import Tensor
@@ -12,9 +13,12 @@ from regard.training.task import Progress
 class BestWeights:
     """Stores the weights of the best validation, and of the last validations if they are to be averaged."""
 
-    def __init__(self, model: Model, average: int):
-        """`average` is the number of last validations whose weights are averaged; 1: no average."""
-        self._model, self._average = model, average
+    def __init__(self, model: Model, average: int, keeps: Literal["best", "last"] = "best"):
+        """`average` is the number of last validations whose weights are averaged; 1: no average.
+
+        `keeps` last: every validation counts as the best so far.
+        """
+        self._model, self._average, self._keeps = model, average, keeps
         self._best: dict[str, Tensor] = {}
         self._recent = list[dict[str, Tensor]]()
 
@@ -22,7 +26,7 @@ class BestWeights:
         """Store the model's weights if `judged` is lower than ever before."""
         if self._average > 1:
             self._recent = [*self._recent, self._weights()][-self._average :]
-        if progress.best_loss is None or judged < progress.best_loss:
+        if self._keeps == "last" or progress.best_loss is None or judged < progress.best_loss:
             progress.best_loss, progress.best_step, progress.worse = judged, progress.step, 0
             self._best = self._weights()
         else:

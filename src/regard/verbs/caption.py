@@ -16,7 +16,7 @@ from regard.tables import Table, TableRows
 from regard.verbs.arguments import Edits, RunLike
 from regard.verbs.options import Argument
 from regard.verbs.parsing import parse
-from regard.verbs.printing import print_json
+from regard.verbs.printing import print_json, show
 
 ImageFiles = Annotated[
     str | Path | Sequence[str | Path], Argument(tuple[str, ...], positional=True, metavar="IMAGE")
@@ -136,4 +136,4 @@ def main(arguments: list[str]) -> None:
         for label, captions in (("before  ", image.before), ("after   ", image.captions)):
             for found in captions or []:
                 score = f"{found.score:8.3f}  " if call.values["count"] > 1 else ""
-                print(f"{name}{label if image.before is not None else ''}{score}{found.text}")
+                show(f"{name}{label if image.before is not None else ''}{score}{found.text}")

@@ -4,9 +4,15 @@ from pathlib import Path
 from typing import Any
 
 from regard.inside import charts
+from regard.inside.output import write_chart
 from regard.machine.disk import write_atomically
 from regard.probabilities.ladder import Ladder
 from regard.probabilities.ranking import Result
+from regard.tables import harmless
+from regard.verbs.compare_plan import MINUTES, Plan
+
+DOCUMENTS = {"file": "file", "line": "line", "blank": "part between blank lines"}
+REPORT = ("report.md", "ladder.tsv", "comparison.svg", "report.html")
 
 
 def for_people(row: dict[str, Any]) -> dict[str, str]:
@@ -23,30 +29,48 @@ def for_people(row: dict[str, Any]) -> dict[str, str]:
     }
 
 
+def conditions(plan: Plan, results: list[Result]) -> dict[str, str]:
+    """Return the conditions under which the figures hold, by name."""
+    measure = results[0].measure
+    tokens = f"{plan.tokens_each:,} training tokens" if plan.tokens_each is not None else None
+    budget = f"{tokens or f'{plan.minutes or MINUTES:g} minutes'} each"
+    seeds = "one seed" if plan.seeds == 1 else f"{plan.seeds} seeds"
+    return {
+        "Text": f"{', '.join(map(harmless, plan.sources))}; measured on {measure.bytes:,} bytes of it",
+        "Tokens": f"{plan.tokens}; a document is a {DOCUMENTS[plan.document]}",
+        "Budget": f"{budget}, {seeds}",
+        "Machine": harmless(plan.machine),
+        "Date": harmless(plan.began),
+    }
+
+
 def write_report(
     out: Path,
     table: list[dict[str, Any]],
     notes: list[str],
     results: list[Result],
     ladders: list[Ladder],
-    plan: dict[str, Any],
+    facts: dict[str, str],
 ) -> None:
     """Draw and write everything but results.json, which is written before: drawings can be made again."""
     shown = [for_people(row) for row in table]
     lines = ["| " + " | ".join(shown[0]) + " |", "|" + " --- |" * len(shown[0])]
     lines += ["| " + " | ".join(row.values()) + " |" for row in shown]
-    write_atomically(out / "report.md", "\n".join(["# Comparison", "", *lines, "", *notes, ""]).encode())
+    listed = [f"- {name}: {fact}" for name, fact in facts.items()]
+    report = ["# Comparison", "", *listed, "", *lines, "", *notes, ""]
+    write_atomically(out / "report.md", "\n".join(report).encode())
     for number, ladder in enumerate(ladders, 1):
         ladder.write(out / ("ladder.tsv" if number == 1 else f"ladder-{number}.tsv"))
     bars = charts.bars([row for row in table if row["rank"] is not None])
-    bars.save(out / "comparison.svg")
+    write_chart(bars, out / "comparison.svg")
     points = [{"name": result.name, **point} for result in results for point in result.curve]
     parts = [bars] + ([charts.curves(points, [row["name"] for row in table])] if points else [])
     several = [
         ladder.passage() for ladder in ladders if len(ladder.names) > 1
     ]  # one model alone is compared with nobody
     passages = [(ladder.tokens, ladder.names, ladder.nll_NM.tolist()) for ladder in several]
-    write_atomically(out / "report.html", charts.page("Comparison", parts, shown, notes, passages).encode())
+    page = charts.page("Comparison", facts, parts, shown, notes, passages)
+    write_atomically(out / "report.html", page.encode())
 
 
 def print_table(rows: list[dict[str, str]]) -> None:
@@ -54,6 +78,7 @@ def print_table(rows: list[dict[str, str]]) -> None:
     from rich.console import Console
     from rich.table import Column as Heading
     from rich.table import Table
+    from rich.text import Text
 
     family, *figures = rows[0]
     headings = [
@@ -62,5 +87,5 @@ def print_table(rows: list[dict[str, str]]) -> None:
     ]
     table = Table(*headings, box=None, padding=(0, 1))
     for row in rows:
-        table.add_row(*row.values())
+        table.add_row(*(Text(harmless(cell)) for cell in row.values()))
     Console().print(table)

@@ -5,14 +5,15 @@ import time
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from regard.models.given import Images
 from regard.probabilities.captioning import Pointing, caption_texts, play_pointing, quality
 from regard.probabilities.measures import token_losses
 from regard.runs.captioned import given_images, own_captions
-from regard.runs.derived import to_best_device
 from regard.runs.run import Run
 from regard.tables import Table, TableRows
-from regard.text.captions import Captioned
+from regard.text.captions import Captioned, read
 from regard.tokens.captions import encode_captions, load_images
+from regard.verbs.arguments import File
 
 
 @dataclass(frozen=True)
@@ -50,14 +51,19 @@ class CaptionMeasure(Table):
         return [self.to_json()]
 
 
-def evaluate_captions(run: Run, captioned: Captioned | None, beam: int) -> CaptionMeasure:
+def evaluate_captions(
+    run: Run, *, images: File, captions: File, boxes: File, features: File, beam: int | None
+) -> CaptionMeasure:
     """Measure a captioner on these images, or on those that were held out in its training."""
-    given = given_images(run)
+    given, captioned = given_images(run), read(images, captions, features, boxes)
+    return _measured(run, captioned, given, 5 if beam is None else beam)
+
+
+def _measured(run: Run, captioned: Captioned | None, given: Images, beam: int) -> CaptionMeasure:
     if captioned is None:
         captioned, images = own_captions(run)
     else:
         images = load_images(captioned, given.size)
-    to_best_device(run.language_model)
     encoded = encode_captions(captioned, images, run.tokenizer)
     began = time.perf_counter()
     texts = caption_texts(run.language_model, run.tokenizer, images, beam)

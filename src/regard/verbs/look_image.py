@@ -12,7 +12,7 @@ from regard.models.given import Images
 from regard.probabilities.captioning import caption_images
 from regard.runs.captioned import given_images, read_images
 from regard.runs.run import Run
-from regard.verbs.printing import show_token
+from regard.verbs.printing import show, show_token
 
 SHADES = " ░▒▓█"
 ACROSS = 5  # grids beside each other
@@ -82,5 +82,5 @@ def print_regions(record: Record) -> None:
         width = max(2 * columns, 12)
         for first in range(0, len(grids), ACROSS):
             for line in zip(*grids[first : first + ACROSS], strict=True):
-                print(" │ ".join(f"{part[:width]:<{width}}" for part in line).rstrip())
+                show(" │ ".join(f"{part[:width]:<{width}}" for part in line).rstrip())
             print()

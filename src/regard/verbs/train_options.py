@@ -5,6 +5,7 @@ import time
 from typing import Any
 
 from regard.errors import UserError
+from regard.machine import streams
 from regard.models import family_class, family_names
 from regard.models.model import Model
 from regard.training.options import families_with_option, option_classes, refuse_unused, unused_options
@@ -21,10 +22,14 @@ FIRST = (  # the options that are needed most, in this order
     "pairs",
     "images",
     "captions",
+    "labelled",
+    "columns",
     "out",
     "tokens",
     "document",
     "seed",
+    "encoder",
+    "pool",
     "layers",
     "width",
     "order",
@@ -36,10 +41,11 @@ FIRST = (  # the options that are needed most, in this order
     "size",
     "resume",
 )
-METAVARS = dict.fromkeys(("text", "valid", "test"), "PATH") | {
+METAVARS = dict.fromkeys(("text", "valid", "test", "labelled"), "PATH") | {
     **dict.fromkeys(("source", "target", "pairs", "valid_source", "valid_target", "vocabulary"), "FILE"),
     **dict.fromkeys(("captions", "boxes", "features", "valid_captions"), "FILE"),
     **dict.fromkeys(("out", "images"), "FOLDER"),
+    "columns": "LABEL,TEXT",
 }
 USAGE = """usage: regard train FAMILY [OPTIONS]
        regard train --recipe NAME [--data FOLDER] [OPTIONS]
@@ -147,9 +153,7 @@ def live_line(quiet: bool) -> Listener:
             return
         last[0] = time.monotonic()
         line = report_line(report)
-        print(
-            f"\r{line}\x1b[K" if terminal else line, end="" if terminal else "\n", file=sys.stderr, flush=True
-        )
+        streams.tell(f"\r{line}\x1b[K" if terminal else line, end="" if terminal else "\n")
 
     return show
 

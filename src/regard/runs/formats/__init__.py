@@ -12,13 +12,14 @@ from regard.runs.formats.arpa import Arpa
 from regard.runs.formats.folder import RunFolder, read_config
 from regard.runs.formats.format import Format
 from regard.runs.formats.gpt2 import Gpt2
+from regard.runs.formats.word2vec import Word2vecBinary, Word2vecText
 from regard.runs.run import Run
 
-FORMATS: tuple[Format, ...] = (Arpa(), Gpt2(), RunFolder())
+FORMATS: tuple[Format, ...] = (Arpa(), Gpt2(), Word2vecText(), Word2vecBinary(), RunFolder())
 
 
 def load(path: str | Path, family: str | type[Model] | None = None) -> Run:
-    """Open a run: a folder that `regard train` wrote, an ARPA file, or a GPT-2 checkpoint.
+    """Open a run: a folder that `regard train` wrote, an ARPA file, a GPT-2 checkpoint, or a word2vec file.
 
     Weights are memory-mapped.
 

@@ -9,7 +9,9 @@ from regard.training.task import TextTask
 
 TASKS = {
     "text": "regard.training.tasks.plain_text:PlainText",
+    "words": "regard.training.tasks.neighbours:Neighbours",
     "pairs": "regard.training.tasks.sentence_pairs:SentencePairs",
+    "labels": "regard.training.tasks.labels:Labels",
     "captions": "regard.training.tasks.captioned_images:CaptionedImages",
 }
 

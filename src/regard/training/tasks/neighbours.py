@@ -1,0 +1,131 @@
+"""Training of word embeddings: words and their neighbours, or single words.
+
+Shape legend: N words of a batch, V vocabulary, D width.
+"""
+
+from dataclasses import dataclass
+from typing import Any, final
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from regard.errors import UserError
+from regard.machine.device import to_device
+from regard.models.embedding import Embedding
+from regard.probabilities.neighbours import neighbour_loss
+from regard.tokens.choose import train_tokenizer
+from regard.tokens.contract import Encoded
+from regard.tokens.neighbours import NeighbourSchedule, Words
+from regard.training.options import Options, TrainingOptions
+from regard.training.task import Batch, Batches, RowStep, TextTask
+from regard.training.tasks.plain_text import VALID_TOKENS, read_texts
+
+SAMPLED, NEAREST = 8, 5  # a sample shows the nearest words of some words
+
+
+@final
+class Neighbours(TextTask[Embedding]):
+    """Training and validation text as words with their neighbours."""
+
+    keeps = "last"  # the learning rate falls to almost nothing, and the loss is not the goal
+
+    def __init__(self, options: Options):
+        self.train, self.valid, self.test = read_texts(options.data)
+        share = f"the last {options.data.hold:.0%} of the text"
+        held_out = bool(self.valid) and not options.data.valid
+        self.notes = [f"{share} is held out for validation; `hold` 0 holds nothing out"] if held_out else []
+        texts = [source.text for source in self.train]
+        self.tokenizer, self._encoded = train_tokenizer(texts, options.tokens)
+        self._words = Words.of(self._encoded, self.tokenizer)
+
+    def texts(self) -> dict[str, list[dict[str, Any]]]:
+        parts = {"train": self.train, "valid": self.valid, "test": self.test}
+        return {name: [source.record() for source in sources] for name, sources in parts.items()}
+
+    def make(self, family: type[Embedding], config: Any) -> Embedding:
+        if config.kind == "given":
+            raise UserError("`kind` given is for vectors that a file holds: regard words FILE asks them")
+        return family(self.tokenizer.size, config)
+
+    def encoded(self) -> Encoded:
+        return self._encoded
+
+    def batches(self, model: Embedding, options: TrainingOptions, seed: int, device: torch.device) -> Batches:
+        if model.config.kind == "one-hot":
+            return SingleWords(self._words, options.batch * options.segment, seed, device)
+        window, subsample = model.config.window, model.config.subsample
+        sizes = (options.batch, options.segment)
+        return NeighbourBatches(NeighbourSchedule(self._words, window, subsample, *sizes, seed), device)
+
+    def objective(self, model: Embedding, options: TrainingOptions) -> nn.Module:
+        return RowStep(model)
+
+    def validate(self, model: Embedding) -> float | None:
+        return self._loss(model, VALID_TOKENS)
+
+    def loss(self, model: Embedding) -> float | None:
+        return self._loss(model, None)
+
+    def _loss(self, model: Embedding, most: int | None) -> float | None:
+        if not self.valid or model.config.kind == "one-hot":  # one-hot learns the vocabulary, not the text
+            return None
+        encoded = self.tokenizer.encode_texts([source.text for source in self.valid])
+        return neighbour_loss(
+            model, Words.of(encoded if most is None else encoded.first(most), self.tokenizer)
+        )
+
+    @torch.no_grad()
+    def sample(self, model: Embedding) -> str | None:
+        """Return the nearest words of some words, from frequent to rare."""
+        known = self._words.known_ids()
+        ordered = known[np.argsort(-self._words.counts_V[known], kind="stable")]
+        places = np.unique(np.geomspace(1, len(ordered), SAMPLED + 1)[:-1].astype(int) - 1)
+        unit_VD = nn.functional.normalize(model.embedding.weight[torch.from_numpy(ordered)], dim=1)
+        cosine_NV = unit_VD[places] @ unit_VD.T
+        cosine_NV[range(len(places)), places] = -torch.inf
+        nearest_NK = cosine_NV.topk(min(NEAREST, len(ordered) - 1)).indices.tolist()
+        name = self.tokenizer.name
+        return "\n".join(
+            f"{name(ordered[place])}: {' '.join(name(ordered[near]) for near in own)}"
+            for place, own in zip(places, nearest_NK, strict=True)
+        )
+
+
+@final
+@dataclass(frozen=True)
+class NeighbourBatches(Batches):
+    """Bands of words with their neighbours."""
+
+    schedule: NeighbourSchedule
+    device: torch.device
+
+    def steps(self, epoch: int) -> int:
+        return self.schedule.steps(epoch)
+
+    def batch(self, epoch: int, step: int) -> Batch:
+        inputs = self.schedule.batch(epoch, step)
+        if self.device.type != "cpu":
+            inputs = {name: to_device(tensor, self.device) for name, tensor in inputs.items()}
+        # As in word2vec, each prediction moves the vectors by the learning rate, whatever the batch.
+        tokens = self.schedule.read(epoch, step) - self.schedule.read(epoch, step - 1)
+        return Batch(inputs, weight=self.schedule.predicting(epoch, step), tokens=tokens, mean=False)
+
+
+@final
+class SingleWords(Batches):
+    """All words of the vocabulary in random order, once in each epoch."""
+
+    def __init__(self, words: Words, size: int, seed: int, device: torch.device):
+        self._ids = words.known_ids()
+        if len(self._ids) < 2:
+            raise UserError("the text has fewer than two different words: give more text, or lower `cutoff`")
+        self._size, self._seed, self._device = size, seed, device
+
+    def steps(self, epoch: int) -> int:
+        return -(-len(self._ids) // self._size)
+
+    def batch(self, epoch: int, step: int) -> Batch:
+        order = np.random.default_rng([self._seed, epoch]).permutation(self._ids)
+        words_N: Tensor = torch.from_numpy(order[step * self._size : (step + 1) * self._size])
+        return Batch({"words_N": words_N.to(self._device)}, len(words_N), len(words_N), mean=False)
