@@ -375,7 +375,7 @@ def test_looking_lays_the_weights_over_the_image(folder, tmp_path):
     with pytest.raises(UserError, match="name the image"):
         regard.look(folder / "run", text)
     with pytest.raises(UserError, match="not for captioners"):
-        regard.look(folder / "run", text, image=folder / "scenes" / "00.png", words=True)
+        regard.look(folder / "run", text, image=folder / "scenes" / "00.png", target="un")
 
 
 def test_the_page_shows_the_image_under_the_weights(folder, tmp_path, open_page):

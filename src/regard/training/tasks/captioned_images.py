@@ -8,6 +8,7 @@ from typing import Any, final
 import torch
 
 from regard.errors import UserError
+from regard.models.building import build_model
 from regard.models.contract import LanguageModel
 from regard.probabilities.captioning import caption_texts, play_pointing, quality
 from regard.probabilities.measures import token_losses
@@ -56,7 +57,7 @@ class CaptionedImages(TextTask[LanguageModel]):
         return {"test": []} | records
 
     def make(self, family: type[LanguageModel], config: Any) -> LanguageModel:
-        return family(self.tokenizer.size, config, self.size)  # type: ignore[call-arg]
+        return build_model(family, self.tokenizer.size, config, self.size)
 
     def encoded(self) -> Encoded:
         return self._parts["train"][1].target
