@@ -23,7 +23,7 @@ from regard.parts.layers import drop_alike
 from regard.parts.look import Look, Site, at_site, declare, values_at
 from regard.parts.recurrence import CellName, begin_embedding
 from regard.parts.regions import RegionName, Regions, make_grid
-from regard.ranges import check_at_least, check_share
+from regard.ranges import Count, Layers, Share
 
 GLANCE = 8  # features of a region in the first state
 TOKEN_DEFAULTS: dict[str, Any] = {"tokens": "word", "document": "line"}
@@ -48,26 +48,23 @@ class Captioner(RecurrentDecoder):
     class Config:
         regions: RegionName = "grid"
         """Regions of an image: a grid of convolutions, or patches of pixels."""
-        patch: int | None = None
+        patch: Count | None = None
         """Side of a region in pixels (4, or more for at most 100 regions)."""
         cell: CellName = "lstm"
         """The recurrent cell."""
-        layers: int = 1
+        layers: Layers = 1
         """Number of recurrent layers."""
-        width: int = 128
+        width: Count = 128
         """Number of features of an embedding, a region and a hidden state."""
         score: MaybeScore = "dot"
         """Score function of attention, between a state and a region; none: no attention."""
         state: Literal["after", "before"] = "after"
         """The state that attends: after the last word was read, or before it. With before, the context is an
         input of the next state, as first published (slower: a loop over time)."""
-        dropout: float = 0.1
+        dropout: Share = 0.1
         """Share of features set to zero in training, the same features at every position of a row."""
 
         def __post_init__(self) -> None:
-            check_at_least(1, layers=self.layers, width=self.width)
-            check_at_least(1, patch=1 if self.patch is None else self.patch)
-            check_share(dropout=self.dropout)
             if self.state == "before" and self.score == "none":
                 raise UserError("`state` before needs attention: choose another `score` than none")
 

@@ -20,7 +20,7 @@ from regard.models.transformer_decoder import TransformerDecoder, TransformerDec
 from regard.models.trunk_config import TrunkConfig
 from regard.parts.look import Look, Site, declare, values_at
 from regard.parts.regions import RegionName, Regions, make_grid
-from regard.ranges import check_at_least
+from regard.ranges import Count
 
 
 @final
@@ -40,14 +40,13 @@ class TransformerCaptioner(TransformerDecoder):
     class Config(TrunkConfig):
         regions: RegionName = "patches"
         """Regions of an image: a grid of convolutions, or patches of pixels."""
-        patch: int | None = None
+        patch: Count | None = None
         """Side of a region in pixels (4, or more for at most 100 regions)."""
-        context: int = 64
+        context: Count = 64
         """Maximal number of tokens in a caption."""
 
         def __post_init__(self) -> None:
             super().__post_init__()
-            check_at_least(1, patch=1 if self.patch is None else self.patch)
             if self.projections != "learned" or self.positions in ("onehot", "sinusoidal-appended"):
                 raise UserError(
                     "a captioner needs `projections` learned, and `positions` other than onehot and "

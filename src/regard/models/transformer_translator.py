@@ -19,6 +19,7 @@ from regard.models.transformer_decoder import TransformerDecoder, TransformerDec
 from regard.models.trunk import Trunk
 from regard.models.trunk_config import TrunkConfig
 from regard.parts.look import Look, Site, at_site, declare, values_at
+from regard.ranges import Count, Share
 
 
 @final
@@ -41,9 +42,9 @@ class TransformerTranslator(TransformerDecoder):
 
     @dataclass(frozen=True, kw_only=True)
     class Config(TrunkConfig):
-        dropout: float = 0.1
+        dropout: Share = 0.1
         """Share of features set to zero in training."""
-        context: int = 128
+        context: Count = 128
         """Maximal number of tokens in a source or target sentence."""
 
         def __post_init__(self) -> None:

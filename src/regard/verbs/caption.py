@@ -10,6 +10,7 @@ from regard.inside.edit_model import edited, given_edits
 from regard.probabilities.captioning import Caption, caption_images
 from regard.probabilities.sampling import Sampling
 from regard.probabilities.translation import Search
+from regard.ranges import Beam, NotNegative, Seed
 from regard.runs.captioned import given_images, read_images
 from regard.runs.formats import as_run
 from regard.tables import Table, TableRows
@@ -71,15 +72,16 @@ class Captions(Table, Sequence[list[Caption]]):
         ]
 
 
+@check_ranges
 def caption(
     run: RunLike,
     image: ImageFiles,
     *,
-    beam: int = 5,
-    length_penalty: float = 1.0,
-    count: int = 1,
-    temperature: float | None = None,
-    seed: int = 1,
+    beam: Beam = 5,
+    length_penalty: NotNegative = 1.0,
+    count: Beam = 1,
+    temperature: NotNegative | None = None,
+    seed: Seed = 1,
     edit: Edits = None,
 ) -> Captions:
     """Caption images with a trained captioner.

@@ -4,17 +4,20 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
+from annotated_types import Interval
 from PIL import Image
 
+from regard.boundary import check_ranges
 from regard.errors import UserError
 from regard.machine.disk import write_atomically
-from regard.ranges import check_at_least, check_seed
+from regard.ranges import Rows, Seed
 from regard.tables import Table, TableRows
 from regard.text.scenes import Scene, draw, make_scenes
 from regard.verbs.options import Argument
 from regard.verbs.parsing import parse
 from regard.verbs.printing import print_json, tell
 
+Pixels = Annotated[int, Interval(ge=8, le=2048)]
 BATCH = 64  # scenes that are drawn at a time
 Folder = Annotated[str | Path, Argument(str, positional=True, metavar="FOLDER")]
 
@@ -34,8 +37,9 @@ class Written(Table):
         return [{"file": file, "caption": caption} for file, caption in self.captions.items()]
 
 
+@check_ranges
 def scenes(
-    folder: Folder, *, count: int = 20, size: int = 128, unseen: bool = False, seed: int = 4
+    folder: Folder, *, count: Rows = 20, size: Pixels = 128, unseen: bool = False, seed: Seed = 4
 ) -> Written:
     """Write built-in scenes as PNG files, with captions.tsv and boxes.tsv beside them.
 
@@ -51,14 +55,10 @@ def scenes(
         unseen: Neighbouring shapes are combinations that the built-in training scenes never have.
         seed: The seed of the scenes. The training scenes have seed 1, and those of evaluate 3.
     """
-    check_at_least(1, count=count)
-    check_at_least(8, size=size)
-    if size > 2048:
-        raise UserError("`size` must be 2048 or less")
     out = Path(folder)
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise UserError(f"{out}: is not an empty folder; choose another")
-    made = make_scenes(count, check_seed(seed), unseen)
+    made = make_scenes(count, seed, unseen)
     out.mkdir(parents=True, exist_ok=True)
     width = len(str(count - 1))
     names = [f"{number:0{width}}.png" for number in range(count)]
