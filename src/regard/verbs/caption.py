@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any
 
+from regard.boundary import check_ranges
 from regard.inside.edit_files import edits_in_words
 from regard.inside.edit_model import edited, given_edits
 from regard.probabilities.captioning import Caption, caption_images
