@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from regard.runs.formats import load
     from regard.runs.run import Run
     from regard.verbs.align import align
+    from regard.verbs.classify import classify
     from regard.verbs.compare import compare
     from regard.verbs.doubt import doubt
     from regard.verbs.draw import draw
@@ -44,6 +45,7 @@ __version__ = "0.2.0"
 
 _VERBS = (
     "align",
+    "classify",
     "compare",
     "doubt",
     "draw",
@@ -85,6 +87,7 @@ __all__ = [
     "UserError",
     "align",
     "cached",
+    "classify",
     "compare",
     "doubt",
     "draw",

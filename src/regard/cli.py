@@ -20,6 +20,7 @@ VERBS = {
     "score": "print the log-probability of every token of a text",
     "generate": "write text with a run",
     "translate": "translate sentences",
+    "classify": "label texts",
     "align": "link the words of sentence pairs, or measure such links",
     "look": "show what a run predicts and attends to in a text",
     "lab": "open a page that shows what models attend to, and changes it",

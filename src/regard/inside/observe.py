@@ -16,6 +16,7 @@ from torch import Tensor
 from regard.errors import UserError
 from regard.inside.record import Map, Record, checked
 from regard.models.contract import LanguageModel, Parts, Prediction, State
+from regard.models.model import Model
 from regard.parts.look import Look, Site, Weights
 from regard.tokens.contract import Tokenizer
 
@@ -82,7 +83,7 @@ def observe(model: LanguageModel, tokenizer: Tokenizer, reading: Reading, wanted
         likeliest=told.likeliest,
         ranks=told.ranks,
         given=list(reading.given_names) or None,
-        maps=_maps(look, sites, reading, wanted, first, last, ids),
+        maps=maps_of(look, sites, reading, wanted, first, last),
         parts=parts,
         parts_at=places,
         parts_first=first,
@@ -90,7 +91,7 @@ def observe(model: LanguageModel, tokenizer: Tokenizer, reading: Reading, wanted
     )
 
 
-def default_sites(model: LanguageModel) -> list[str]:
+def default_sites(model: Model) -> list[str]:
     """Return the sites that hold weights, or only those over the source if there is a source.
 
     For a family without weights, return its gates, cells and hidden states instead.
@@ -105,41 +106,48 @@ def _begin(model: LanguageModel, reading: Reading, look: Look | None = None) -> 
     return model.begin(1 if reading.given is None else reading.given, look)
 
 
-def _maps(
-    look: Look,
-    sites: dict[str, Site],
-    reading: Reading,
-    wanted: Wanted,
-    first: int,
-    last: int,
-    ids: list[int],
+def maps_of(
+    look: Look, sites: dict[str, Site], reading: Reading, wanted: Wanted, first: int, last: int
 ) -> dict[str, Map]:
+    """Return the maps of the watched sites, for the window from position `first` to `last`."""
     maps = {}
     for name, site in sites.items():  # in the order of the model, not of the calls
         if name in look.maps:
             maps[name] = _weight_map(site, look.maps[name], reading, wanted, first, last)
         elif name in look.values:
-            maps[name] = _value_map(site, look.values[name], reading, wanted, first, last)
+            maps[name] = _value_map(site, look.values[name], reading, wanted, first)
     return maps
+
+
+def _rows_of(site: Site, reading: Reading, first: int) -> tuple[int, Sequence[str]]:
+    """Return the position of a site's first row, and the names of its rows by position."""
+    match site.rows:
+        case "read":
+            return first, reading.tokens
+        case "given":
+            return 0, reading.given_names
+        case "whole":
+            return 0, ("whole text",)
 
 
 def _weight_map(site: Site, weights: Weights, reading: Reading, wanted: Wanted, first: int, last: int) -> Map:
     sides = {"read": reading.tokens[first:last], "given": list(reading.given_names)}
-    begin = 0 if site.rows == "given" else first
-    end = len(reading.given_names) if site.rows == "given" else last
+    begin, rows = _rows_of(site, reading, first)
+    end = last if site.rows == "read" else len(rows)
     last_only = wanted.rows is None and end - begin > ALL_ROWS
-    chosen = checked([-1] if last_only else wanted.rows, end, "row", begin)
+    wanted_rows = [-1] if last_only or site.rows == "whole" else wanted.rows
+    chosen = checked(wanted_rows, end, "row", begin)
 
-    def compute(rows: Sequence[int]) -> Tensor:
+    def compute(places: Sequence[int]) -> Tensor:
         with torch.inference_mode():
-            return weights(torch.tensor(rows) - begin)[0].cpu()
+            return weights(torch.tensor(places) - begin)[0].cpu()
 
     numbers_HQK = compute(chosen)
     heads = checked(wanted.heads, len(numbers_HQK), "head")
     columns = [*sides[site.columns], *([site.extra] if site.extra and site.columns == "read" else [])]
     # A row over the source has the name of the token that is predicted there.
     ahead = int(site.crosses and reading.ended)
-    names = reading.given_names if site.rows == "given" else tuple(reading.tokens[ahead:])
+    names = rows[ahead:]
     return Map(
         site=site,
         heads=tuple(site.part(head) for head in heads),
@@ -149,17 +157,16 @@ def _weight_map(site: Site, weights: Weights, reading: Reading, wanted: Wanted, 
         numbers=numbers_HQK[heads],
         first=first if site.columns == "read" else 0,
         ahead=ahead,
-        more=lambda rows: compute(rows)[heads],
+        more=lambda places: compute(places)[heads],
     )
 
 
-def _value_map(site: Site, values: Tensor, reading: Reading, wanted: Wanted, first: int, last: int) -> Map:
+def _value_map(site: Site, values: Tensor, reading: Reading, wanted: Wanted, first: int) -> Map:
     numbers = values[0].cpu()
     numbers_HTD = numbers.unsqueeze(0) if numbers.dim() == 2 else numbers
-    begin = 0 if site.rows == "given" else first
-    names = reading.given_names if site.rows == "given" else tuple(reading.tokens)
+    begin, names = _rows_of(site, reading, first)
     end = min(begin + numbers_HTD.shape[1], len(names))
-    chosen = checked(wanted.rows, end, "row", begin)
+    chosen = checked([-1] if site.rows == "whole" else wanted.rows, end, "row", begin)
     heads = checked(wanted.heads, len(numbers_HTD), "head") if len(site.axes) == 4 else [0]
     return Map(
         site=site,
