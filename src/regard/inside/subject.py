@@ -23,6 +23,7 @@ from regard.models.classifier import Labeller
 from regard.models.contract import LanguageModel, State
 from regard.models.model import Model
 from regard.parts.look import Look, Side
+from regard.probabilities.measures import check_log_probs
 from regard.tokens.contract import Tokenizer
 
 
@@ -94,7 +95,9 @@ class Subject(ABC):
     def log_prob(self) -> float:
         """The log-probability of the target after the whole text."""
         with torch.no_grad():
-            return float(self.log_probs()[0, self.target])
+            log_prob = self.log_probs()[0, self.target]
+        check_log_probs(log_prob)
+        return float(log_prob)
 
 
 @final
