@@ -19,6 +19,7 @@ from regard.models.model import Model
 from regard.ranges import check_seed
 from regard.runs.formats.folder import (
     CONFIG,
+    MARK,
     MODEL,
     SOURCE_TOKENIZER,
     TOKENIZER,
@@ -38,7 +39,7 @@ from regard.training.task import Listener, TextTask, ignore_reports
 from regard.training.tasks import make_task
 
 # The files of a run that are useless without config.json and training.json.
-WRITTEN = (MODEL, TOKENIZER, SOURCE_TOKENIZER, METRICS, TIMING, SAMPLES)
+WRITTEN = (MARK, MODEL, TOKENIZER, SOURCE_TOKENIZER, METRICS, TIMING, SAMPLES)
 
 
 @dataclasses.dataclass(frozen=True)
