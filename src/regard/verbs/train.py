@@ -262,7 +262,7 @@ def _with_paths(options: Mapping[str, Any], change: Callable[[str], str]) -> dic
             return None
         return change(str(value)) if isinstance(value, str | Path) else [change(str(item)) for item in value]
 
-    return {name: changed(value) if name in PATHS else value for name, value in options.items()}
+    return {name: changed(value) if name in PATHS else _plain(value) for name, value in options.items()}
 
 
 def _tokens_hash(task: TextTask[Any]) -> str:
