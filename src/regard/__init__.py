@@ -19,11 +19,13 @@ if TYPE_CHECKING:
     from regard.runs.formats import load
     from regard.runs.run import Run
     from regard.verbs.align import align
+    from regard.verbs.classify import classify
     from regard.verbs.compare import compare
     from regard.verbs.doubt import doubt
     from regard.verbs.draw import draw
     from regard.verbs.evaluate import evaluate
     from regard.verbs.export import export
+    from regard.verbs.film import film
     from regard.verbs.forget import forget
     from regard.verbs.generate import generate
     from regard.verbs.heads import heads
@@ -43,11 +45,13 @@ __version__ = "0.2.0"
 
 _VERBS = (
     "align",
+    "classify",
     "compare",
     "doubt",
     "draw",
     "evaluate",
     "export",
+    "film",
     "forget",
     "generate",
     "heads",
@@ -83,12 +87,14 @@ __all__ = [
     "UserError",
     "align",
     "cached",
+    "classify",
     "compare",
     "doubt",
     "draw",
     "edited",
     "evaluate",
     "export",
+    "film",
     "forget",
     "generate",
     "heads",

@@ -102,6 +102,8 @@ def picture(record: Record, form: Form = "auto", title: str = "") -> str:
 
 def _parts(record: Record) -> str:
     """Draw the terms of the last prediction as bars; without terms, the likeliest tokens."""
+    if record.labels is not None:
+        return bars(np.array([p for _, p in record.labels]), [name for name, _ in record.labels], "labels")
     if record.parts is None or not record.parts_at:
         last = record.likeliest[-1]
         return bars(

@@ -22,6 +22,7 @@ import torch
 from torch import Tensor, nn
 
 from regard.errors import UserError
+from regard.models.saved_tensors import check_tensors
 from regard.parts.look import Change, Look, Site
 from regard.tokens.contract import Encoded
 
@@ -141,6 +142,10 @@ class Model(nn.Module, ABC):
         """Return the tensors that a run folder saves."""
         return self.state_dict()
 
+    def check_tensors(self, tensors: Mapping[str, Tensor]) -> None:
+        """Raise a ValueError that names a tensor if saved tensors do not fit the model, or are no numbers."""
+        check_tensors(self.tensors(), tensors)
+
     def assign(self, tensors: Mapping[str, Tensor]) -> None:
         """Use saved tensors without a copy, so that memory-mapped tensors stay mapped."""
         self.load_state_dict(tensors, assign=True)
@@ -150,6 +155,5 @@ def as_kind(model: Model, kind: type[M]) -> M:
     """Return the model if it is of this kind. A UserError names the verb that uses the model otherwise."""
     if isinstance(model, kind):
         return model
-    article = "an" if model.family[0] in "aeiou" else "a"
     use = f"use regard {model.verb}, or name a run that {kind.purpose}"
-    raise UserError(f"this run is {article} {model.family}, which {model.does}: {use}")
+    raise UserError(f"this run ({model.family}) {model.does}: {use}")

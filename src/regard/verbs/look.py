@@ -1,21 +1,25 @@
 """regard look RUN: the predictions and the attention of a run on a text, position by position."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any
 
+from regard.boundary import check_ranges
 from regard.errors import UserError, notify
 from regard.inside.by_words import by_words
 from regard.inside.edit_files import edits_in_words
 from regard.inside.edit_model import edited, given_edits, save_edits
 from regard.inside.observe import Reading, Wanted, observe, plain_reading
+from regard.inside.observe_labels import observe_labels
 from regard.inside.output import Form, check_ending, write_record
 from regard.inside.page import frame, page
 from regard.inside.record import Record
 from regard.inside.source_reading import translation_reading
 from regard.probabilities.links import check_links, parse_line
+from regard.ranges import Rows
 from regard.runs.formats import as_run
+from regard.runs.labelled import require_labeller
 from regard.runs.run import Run
 from regard.tables import Table, TableRows
 from regard.verbs.arguments import Edits, Names, Numbers, Out, RunLike
@@ -52,6 +56,7 @@ class Looked(Table):
         return frame(page(self.record, title, self.before))
 
 
+@check_ranges
 def look(
     run: RunLike,
     text: str,
@@ -62,7 +67,7 @@ def look(
     rows: Numbers = None,
     heads: Numbers = None,
     words: bool = False,
-    top: int = 5,
+    top: Rows = 5,
     edit: Edits = None,
     save_edit: Out = None,
     out: Out = None,
@@ -101,9 +106,9 @@ def look(
     wanted = Wanted([sites] if isinstance(sites, str) else sites, rows, heads, top)
     edits = None if edit is None else given_edits(opened, edit)
     changed = edited(opened, edits)
-    reading = _reading(changed, text, target, gold, words)
-    record = _record(changed, reading, wanted, words)
-    before = None if edits is None else _record(opened, reading, wanted, words)
+    observed = _observer(changed, text, target, gold, words, wanted)
+    record = observed(changed)
+    before = None if edits is None else observed(opened)
     if gold is not None:
         record = _framed(record, gold, text, str(target))
     looked = Looked(record, before, None if edits is None else edits_in_words(edits))
@@ -125,9 +130,29 @@ def _title(opened: Run, run: RunLike, looked: Looked) -> str:
     return f"{opened.model.family} · {name}" + ("" if looked.edits is None else f" · edited: {looked.edits}")
 
 
-def _reading(run: Run, text: str, target: Target, gold: str | None, words: bool) -> Reading:
+def _observer(
+    run: Run, text: str, target: Target, gold: str | None, words: bool, wanted: Wanted
+) -> Callable[[Run], Record]:
+    """Return the function that makes the record of a run: of this run, and of the same run without edits."""
     if words and run.tokenizer.kind == "word":
         raise UserError("this run reads words already; `words` is for bpe, char and byte tokens")
+    if run.model.label_count is None:
+        reading = _reading(run, text, target, gold, words)
+
+        def observed(run: Run) -> Record:
+            return observe(run.language_model, run.tokenizer, reading, wanted)
+
+    else:
+        if target is not None or gold is not None:
+            raise UserError(f"`target` and `gold` are for translators; {run.model.family} does not translate")
+
+        def observed(run: Run) -> Record:
+            return observe_labels(require_labeller(run), run.tokenizer, run.config.labels, text, wanted)
+
+    return lambda run: by_words(observed(run)) if words else observed(run)
+
+
+def _reading(run: Run, text: str, target: Target, gold: str | None, words: bool) -> Reading:
     if run.language_model.given is None:
         if target is not None or gold is not None:
             raise UserError(
@@ -139,11 +164,6 @@ def _reading(run: Run, text: str, target: Target, gold: str | None, words: bool)
     if gold is not None and not words and run.tokenizer.kind != "word":
         raise UserError("`gold` counts words: put the tokens together with `words`")
     return translation_reading(run, text, target)
-
-
-def _record(run: Run, reading: Reading, wanted: Wanted, words: bool) -> Record:
-    record = observe(run.language_model, run.tokenizer, reading, wanted)
-    return by_words(record) if words else record
 
 
 def _framed(record: Record, gold: str, source: str, target: str) -> Record:

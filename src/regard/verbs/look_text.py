@@ -20,7 +20,10 @@ def print_record(record: Record, before: Record | None) -> None:
     if record.given is not None:
         tokens = "  ".join(f"{place} {show_token(token)}" for place, token in enumerate(record.given))
         print(f"source: {tokens}\n")
-    _print_tokens(record, before)
+    if record.labels is None:
+        _print_tokens(record, before)
+    elif before is not None:
+        show(f"before the edits, {before.notes[0]}")
     _print_terms(record)
     _print_words(record)
     _print_maps(record)
@@ -92,7 +95,10 @@ def _print_maps(record: Record) -> None:
         print("✓ marks the right links")
     for site_map, head in shown[:MAPS]:
         print(f"\n{site_map.site.name}{', ' if site_map.heads[head] else ''}{site_map.heads[head]}")
-        (_print_weights if site_map.weighs else _print_values)(record, site_map, site_map.numbers[head])
+        if site_map.weighs and site_map.site.rows == "whole":
+            _print_column(site_map, site_map.numbers[head, 0].tolist())
+        else:
+            (_print_weights if site_map.weighs else _print_values)(record, site_map, site_map.numbers[head])
     if len(shown) > MAPS:
         rest = len(shown) - MAPS
         print(f"\n... and {rest} more maps: --out FILE.html shows all; choose with --sites and --heads")
@@ -115,6 +121,18 @@ def _print_weights(record: Record, site_map: Map, map_QK: Tensor) -> None:
         marked = zip(shades, right, strict=True)
         squares = "".join(shade + ("✓" if mark else shade) for shade, mark in marked)
         print(f"{place:4} {fit(show_token(name), width)} {squares}")
+
+
+def _print_column(site_map: Map, weights: list[float]) -> None:
+    """Print a line for each word: its weight, and a bar as long as its share of the largest weight."""
+    width = min(20, max(map(cell_width, map(show_token, site_map.column_names))))
+    most = max(weights) or 1.0
+    skipped = max(0, len(weights) - LINES)
+    if skipped:
+        print(f"... {skipped} words before these: --json has them all")
+    for place, (name, weight) in list(enumerate(zip(site_map.column_names, weights, strict=True)))[skipped:]:
+        bar = "█" * round(WIDEST * weight / most)
+        print(f"{place:4} {fit(show_token(name), width)} {weight:6.3f} {bar}".rstrip())
 
 
 def _print_values(record: Record, site_map: Map, map_QD: Tensor) -> None:

@@ -20,10 +20,14 @@ FIRST = (  # the options that are needed most, in this order
     "source",
     "target",
     "pairs",
+    "labelled",
+    "columns",
     "out",
     "tokens",
     "document",
     "seed",
+    "encoder",
+    "pool",
     "layers",
     "width",
     "order",
@@ -35,9 +39,10 @@ FIRST = (  # the options that are needed most, in this order
     "size",
     "resume",
 )
-METAVARS = dict.fromkeys(("text", "valid", "test"), "PATH") | {
+METAVARS = dict.fromkeys(("text", "valid", "test", "labelled"), "PATH") | {
     **dict.fromkeys(("source", "target", "pairs", "valid_source", "valid_target", "vocabulary"), "FILE"),
     "out": "FOLDER",
+    "columns": "LABEL,TEXT",
 }
 USAGE = """usage: regard train FAMILY [OPTIONS]
        regard train --recipe NAME [--data FOLDER] [OPTIONS]
