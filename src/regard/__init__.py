@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from regard.verbs.draw import draw
     from regard.verbs.evaluate import evaluate
     from regard.verbs.export import export
+    from regard.verbs.fill import fill
     from regard.verbs.film import film
     from regard.verbs.forget import forget
     from regard.verbs.generate import generate
@@ -52,6 +53,7 @@ _VERBS = (
     "evaluate",
     "export",
     "film",
+    "fill",
     "forget",
     "generate",
     "heads",
@@ -94,6 +96,7 @@ __all__ = [
     "edited",
     "evaluate",
     "export",
+    "fill",
     "film",
     "forget",
     "generate",

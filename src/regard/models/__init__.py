@@ -45,6 +45,7 @@ KINDS = {
         "transformer-translator": "regard.models.transformer_translator:TransformerTranslator",
     },
     "classifiers": {"classifier": "regard.models.classifier:Classifier"},
+    "masked readers": {"reader": "regard.models.reader:Reader"},
 }
 FAMILIES = {name: place for families in KINDS.values() for name, place in families.items()}
 GROUP = "regard.families"

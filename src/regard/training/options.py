@@ -232,6 +232,7 @@ DATA_OPTIONS: dict[str, type[OutputOptions]] = {
     "text": TextOptions,
     "words": WordsOptions,
     "pairs": PairOptions,
+    "blanks": TextOptions,
     "labels": LabelOptions,
 }
 

@@ -35,6 +35,14 @@ from regard.training.log import METRICS, TIMING
 from regard.training.options import TrainingOptions, with_defaults
 from regard.training.task import Listener, ignore_reports
 from regard.verbs.arguments import Files, Names
+from regard.verbs.compare_labels import PLAN as LABEL_PLAN
+from regard.verbs.compare_labels import (
+    LabelComparison,
+    LabelResult,
+    compare_labels,
+    finish_labels,
+)
+from regard.verbs.compare_labels import for_people as labels_for_people
 from regard.verbs.compare_plan import (
     TEXTS,
     Families,
@@ -52,7 +60,7 @@ from regard.verbs.train import Trained, train
 
 PLAN, RESULTS = "plan.json", "results.json"
 TOO_BUSY = 0.25  # seconds waited in each second: a quarter of a core was missing
-Finished = Callable[[Result], None]
+Finished = Callable[[Result | LabelResult], None]
 
 
 @dataclass(frozen=True)
@@ -98,33 +106,49 @@ def compare(
     tokens_each: int | None = None,
     seeds: int = 1,
     out: str | Path = "comparison",
+    labelled: Files = (),
+    columns: str | None = None,
     resume: bool = False,
     listener: Listener = ignore_reports,
     finished: Finished = lambda result: None,
-) -> Comparison:
+) -> Comparison | LabelComparison:
     """Train families on one text under one budget each, and measure them on a tenth of it that none has seen.
 
-    A tenth of the text is held out for the table, a tenth of the rest for validation.
+    A tenth of the text is held out for the table, a tenth of the rest for validation. With `labelled`, every
+    encoder and pooling of the classifier is trained on labelled texts instead.
 
     >>> regard.compare(text="my.txt", families=["ngram", "lstm"], minutes=1).table()  # doctest: +SKIP
 
     Args:
         text: The text: files, folders, globs, or - for standard input. Without it, the built-in text.
         families: The families, separated by spaces or commas (all). Tokens may follow a name: ngram:word.
+            With `labelled`: encoders, or ENCODER:POOL.
         tokens: What a token is.
         document: Where a document ends.
         minutes: Training time of each (0.3).
         tokens_each: Training tokens of each, instead of a time.
         seeds: Trainings of each family; the table then has intervals.
         out: The folder for runs, report.html, report.md and results.json.
+        labelled: Labelled texts, as in regard train classifier: compare encoders and poolings on them.
+        columns: The columns of label and text in `labelled`, as LABEL,TEXT.
         resume: Finish the comparison in --out, which was stopped, with the text and options it began with.
         listener: Called with a report of the present training a few times a second.
         finished: Called with the result of each training.
     """
     out = Path(out)
+    if resume and (out / LABEL_PLAN).is_file():
+        return finish_labels(out, listener, finished)
     if resume:
         return _finish(out, _tuple(families), listener, finished)
     names = _tuple(families)
+    if labelled:
+        if text or tokens_each is not None:
+            raise UserError("with `labelled`, leave out `text` and `tokens_each`; the budget is `minutes`")
+        return compare_labels(
+            list(_tuple_of_files(labelled)), columns, names, minutes, seeds, out, listener, finished
+        )
+    if columns is not None:
+        raise UserError("`columns` goes with `labelled`: name the file that has these columns")
     plan = Plan(
         families=names or tuple(families_that_read("text")),
         tokens=tokens,
@@ -152,6 +176,10 @@ def _clear(out: Path, created: bool) -> None:
     if {path.name for path in out.iterdir()} <= {LOCK, PLAN, TEXTS}:
         remove_begun(out / TEXTS, [path.name for path in (out / TEXTS).glob("*.txt")], created=True)
         remove_begun(out, [PLAN], created)
+
+
+def _tuple_of_files(files: Files) -> tuple[str, ...]:
+    return (str(files),) if isinstance(files, str | Path) else tuple(map(str, files))
 
 
 def _tuple(names: Names) -> tuple[str, ...]:
@@ -306,13 +334,19 @@ def main(arguments: list[str]) -> None:
     if call.json:
         print_json(comparison.to_json())
         return
-    print_table([for_people(row) for row in comparison.table()])
+    shown = for_people if isinstance(comparison, Comparison) else labels_for_people
+    print_table([shown(row) for row in comparison.table()])
     for note in comparison.notes:
         show(note)
-    show(f"\n{comparison.out}/report.html shows it.")
+    report = "report.html" if isinstance(comparison, Comparison) else "report.md"
+    show(f"\n{comparison.out}/{report} shows it.")
 
 
-def _tell_result(result: Result) -> None:
+def _tell_result(result: Result | LabelResult) -> None:
+    if isinstance(result, LabelResult):
+        reached = f"{result.measure.accuracy:.3f} accuracy"
+        streams.tell(f"\r{harmless(result.name):<22} {reached:<16} after {result.seconds:.1f} s\x1b[K")
+        return
     figure = result.measure.bits_per_byte
     reached = "no figure" if figure is None else f"{figure:.3f} bits per byte"
     streams.tell(f"\r{harmless(result.name):<14} {reached:<22} after {result.seconds:.1f} s\x1b[K")
