@@ -136,7 +136,7 @@ def test_a_blank_takes_the_space_before_it(run):
 def test_bad_input_is_refused_in_one_line(run, capsys, tmp_path, text):
     for arguments, words in (
         (["fill", run, "no blank here"], "there is no blank in 'no blank here': write ___"),
-        (["fill", run, "a ___", "--top", "0"], "--top must be 1 or more"),
+        (["fill", run, "a ___", "--top", "0"], "--top must be at least 1"),
         (["fill", run, "___ " * 70], "the text has 71 tokens and the model reads 64"),
         (["generate", run], "this run (reader) fills blanks: use regard fill"),
         (["classify", run, "a"], "this run (reader) fills blanks: use regard fill"),

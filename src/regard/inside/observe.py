@@ -18,6 +18,7 @@ from regard.inside.record import Map, Record, checked
 from regard.models.contract import LanguageModel, Parts, Prediction, State
 from regard.models.model import Model
 from regard.parts.look import Look, Site, Weights
+from regard.probabilities.measures import check_log_probs
 from regard.tokens.contract import Tokenizer
 
 ALL_ROWS = 512  # for a longer text only the last row is computed, unless rows are named
@@ -237,16 +238,21 @@ class _Told:
     ) -> None:
         """Add the positions from `start` to `stop`, and the figures of the token after each position."""
         log_probs_TV = prediction.log_probs()[0].cpu()
+        check_log_probs(log_probs_TV)
         best = log_probs_TV.exp().topk(min(top, log_probs_TV.shape[1]), 1)
         for indices, values in zip(best.indices.tolist(), best.values.tolist(), strict=True):
             self.likeliest.append(
                 [(tokenizer.name(token), p) for token, p in zip(indices, values, strict=True)]
             )
-        for place, token in enumerate(ids[start + 1 : stop + 1]):
-            known = token < log_probs_TV.shape[1]
-            self.surprisal.append(-float(log_probs_TV[place, token]) if known else None)
-            above = log_probs_TV[place] > log_probs_TV[place, token] if known else None
-            self.ranks.append(None if above is None else 1 + int(above.sum()))
+        following = ids[start + 1 : stop + 1]
+        token_T1 = torch.tensor(following, dtype=torch.long).unsqueeze(1)
+        known_T = (token_T1 < log_probs_TV.shape[1])[:, 0].tolist()
+        log_probs_TV = log_probs_TV[: len(following)]
+        own_T1 = log_probs_TV.gather(1, token_T1.clamp(max=log_probs_TV.shape[1] - 1))
+        ranks_T = 1 + (log_probs_TV > own_T1).sum(1)
+        for own, rank, known in zip(own_T1[:, 0].tolist(), ranks_T.tolist(), known_T, strict=True):
+            self.surprisal.append(-own if known else None)
+            self.ranks.append(rank if known else None)
 
 
 @torch.inference_mode()

@@ -17,6 +17,7 @@ from regard.models.encoders import EncoderConfig, make_encoder
 from regard.models.predictions import Readout, SoftmaxPrediction
 from regard.models.rows import RowModel
 from regard.parts.look import Look, Site
+from regard.ranges import Count, Share
 
 
 class Filler(RowModel, ABC):
@@ -46,16 +47,21 @@ class Reader(Filler):
     bounded: ClassVar[bool] = True
     compiles: ClassVar[bool] = False  # batches differ in the number of blanks
     token_defaults: ClassVar[dict[str, Any]] = {"tokens": "word", "document": "line"}
-    training_defaults: ClassVar[dict[str, Any]] = {"batch": 32, "learning_rate": 0.005, "weight_decay": 0.01}
+    training_defaults: ClassVar[dict[str, Any]] = {
+        "optimiser": "muon",
+        "batch": 64,
+        "learning_rate": 0.01,
+        "weight_decay": 0.01,
+    }
     medium: ClassVar[dict[str, Any]] = {"layers": 2, "width": 512, "batch": 64, "learning_rate": 0.002}
 
     @dataclass(frozen=True, kw_only=True)
     class Config(EncoderConfig):
         encoder: Literal["birnn", "bilstm", "bigru", "transformer"] = "bilstm"
         """The network that reads the words: in both directions, or without a mask (transformer)."""
-        context: int = 64
+        context: Count = 64
         """Maximal number of tokens in a row. A longer line is read in several rows."""
-        dropout: float = 0.1
+        dropout: Share = 0.1
         """Share of features set to zero in training, the same features at every position of a row."""
 
     def __init__(self, vocabulary_size: int, config: Config):

@@ -6,13 +6,15 @@ import math
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
+from datetime import datetime
 from html import escape
 from pathlib import Path
 from typing import Any
 
-from regard.boundary import parse_json
+from regard.boundary import build, check_ranges, parse_json
 from regard.errors import Busy, Interrupted, MachineError, UserError
 from regard.machine import streams
+from regard.machine.device import describe_machine
 from regard.machine.disk import (
     LOCK,
     lock_folder,
@@ -24,10 +26,12 @@ from regard.models import families_that_read, family_class
 from regard.probabilities.ladder import Column, Ladder, ladders
 from regard.probabilities.measures import summarise, token_losses
 from regard.probabilities.ranking import Result, notes, ranked_rows
+from regard.ranges import Count, Positive, Rows
 from regard.runs.derived import to_best_device
 from regard.runs.formats import load
 from regard.runs.formats.folder import CONFIG, TRAINING, check_free
 from regard.tables import Table, TableRows, harmless, html_table
+from regard.text.builtin import BUILT_IN
 from regard.text.documents import Document
 from regard.text.files import read
 from regard.tokens.choose import Kind
@@ -44,6 +48,7 @@ from regard.verbs.compare_labels import (
 )
 from regard.verbs.compare_labels import for_people as labels_for_people
 from regard.verbs.compare_plan import (
+    MINUTES,
     TEXTS,
     Families,
     Family,
@@ -53,7 +58,7 @@ from regard.verbs.compare_plan import (
     text_files,
     write_parts,
 )
-from regard.verbs.compare_report import REPORT, for_people, print_table, write_report
+from regard.verbs.compare_report import REPORT, conditions, for_people, print_table, write_report
 from regard.verbs.parsing import parse
 from regard.verbs.printing import print_json, show
 from regard.verbs.train import Trained, train
@@ -96,15 +101,16 @@ class Comparison(Table):
         }
 
 
+@check_ranges
 def compare(
     *,
     text: Files = (),
     families: Names = (),
     tokens: Kind = "bpe",
     document: Document = "file",
-    minutes: float | None = None,
-    tokens_each: int | None = None,
-    seeds: int = 1,
+    minutes: Positive | None = None,
+    tokens_each: Count | None = None,
+    seeds: Rows = 1,
     out: str | Path = "comparison",
     labelled: Files = (),
     columns: str | None = None,
@@ -112,10 +118,10 @@ def compare(
     listener: Listener = ignore_reports,
     finished: Finished = lambda result: None,
 ) -> Comparison | LabelComparison:
-    """Train families on one text under one budget each, and measure them on a tenth of it that none has seen.
+    """Train families on one text under equal budgets, and measure them on text that no training has read.
 
-    A tenth of the text is held out for the table, a tenth of the rest for validation. With `labelled`, every
-    encoder and pooling of the classifier is trained on labelled texts instead.
+    A tenth of the text is held out for the measurement, and a tenth of the rest for validation.
+    With `labelled`, every encoder and pooling of the classifier is trained on labelled texts instead.
 
     >>> regard.compare(text="my.txt", families=["ngram", "lstm"], minutes=1).table()  # doctest: +SKIP
 
@@ -123,17 +129,17 @@ def compare(
         text: The text: files, folders, globs, or - for standard input. Without it, the built-in text.
         families: The families, separated by spaces or commas (all). Tokens may follow a name: ngram:word.
             With `labelled`: encoders, or ENCODER:POOL.
-        tokens: What a token is.
-        document: Where a document ends.
-        minutes: Training time of each (0.3).
-        tokens_each: Training tokens of each, instead of a time.
-        seeds: Trainings of each family; the table then has intervals.
+        tokens: The kind of tokens: characters, words, bytes or subwords.
+        document: The unit of text that is a document. A context never crosses the end of a document.
+        minutes: The training time of each family (0.3).
+        tokens_each: The number of training tokens of each family, instead of a time.
+        seeds: The number of trainings of each family. With 2 or more, the table has intervals.
         out: The folder for runs, report.html, report.md and results.json.
         labelled: Labelled texts, as in regard train classifier: compare encoders and poolings on them.
         columns: The columns of label and text in `labelled`, as LABEL,TEXT.
-        resume: Finish the comparison in --out, which was stopped, with the text and options it began with.
-        listener: Called with a report of the present training a few times a second.
-        finished: Called with the result of each training.
+        resume: Finish the stopped comparison in `out`, with its own text and options.
+        listener: A function that is called with a report of the training a few times a second.
+        finished: A function that is called with the result of each training.
     """
     out = Path(out)
     if resume and (out / LABEL_PLAN).is_file():
@@ -141,22 +147,12 @@ def compare(
     if resume:
         return _finish(out, _tuple(families), listener, finished)
     names = _tuple(families)
-    if labelled:
+    if labelled or columns is not None:
         if text or tokens_each is not None:
             raise UserError("with `labelled`, leave out `text` and `tokens_each`; the budget is `minutes`")
-        return compare_labels(
-            list(_tuple_of_files(labelled)), columns, names, minutes, seeds, out, listener, finished
-        )
-    if columns is not None:
-        raise UserError("`columns` goes with `labelled`: name the file that has these columns")
-    plan = Plan(
-        families=names or tuple(families_that_read("text")),
-        tokens=tokens,
-        document=document,
-        minutes=minutes,
-        tokens_each=tokens_each,
-        seeds=seeds,
-    )
+        return compare_labels(labelled, columns, names, minutes, seeds, out, listener, finished)
+    settings = {"minutes": minutes, "tokens_each": tokens_each, "seeds": seeds}
+    plan = _plan(text, families=names, tokens=tokens, document=document, **settings)
     classes = plan.classes(family_class)
     check_free(out)
     with lock_folder(out) as created:
@@ -178,8 +174,18 @@ def _clear(out: Path, created: bool) -> None:
         remove_begun(out, [PLAN], created)
 
 
-def _tuple_of_files(files: Files) -> tuple[str, ...]:
-    return (str(files),) if isinstance(files, str | Path) else tuple(map(str, files))
+def _plan(text: Files, families: tuple[str, ...], **settings: Any) -> Plan:
+    """Make the plan of a new comparison. All families that read text are compared if none is named."""
+    return build(
+        Plan,
+        {
+            "families": families or tuple(families_that_read("text")),
+            "sources": tuple(map(str, [text] if isinstance(text, str | Path) else text)) or (BUILT_IN,),
+            "began": datetime.now().astimezone().isoformat(" ", "minutes"),
+            "machine": describe_machine(),
+            **settings,
+        },
+    )
 
 
 def _tuple(names: Names) -> tuple[str, ...]:
@@ -235,7 +241,7 @@ def _carry_out(
     comparison = Comparison(out, results, told, ladders(columns))
     write_json(comparison.to_json(), out / RESULTS)
     try:
-        write_report(out, comparison.table(), told, results, comparison.ladders, asdict(plan))
+        write_report(out, comparison.table(), told, results, comparison.ladders, conditions(plan, results))
     except MachineError as error:
         again = f"the figures are in {out / RESULTS}; draw again with: regard compare --out {out} --resume"
         raise MachineError(f"{error}; {again}") from None
@@ -276,7 +282,7 @@ def _budget(family: Family, plan: Plan) -> dict[str, Any]:
     if family.learns != "descent":
         return {}
     if plan.tokens_each is None:
-        return {"minutes": 0.3 if plan.minutes is None else plan.minutes, "evaluate_every": 100}
+        return {"minutes": MINUTES if plan.minutes is None else plan.minutes, "evaluate_every": 100}
     training = with_defaults(TrainingOptions, family.training_defaults)()
     length = family.Config().context if family.bounded else training.segment
     return {"steps": math.ceil(plan.tokens_each / (training.batch * length)), "evaluate_every": 100}

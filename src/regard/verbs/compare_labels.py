@@ -24,6 +24,7 @@ from regard.tables import Table, TableRows
 from regard.text.labelled import Labelled, check_labels, hold_out, read_labelled
 from regard.tokens.rows import encode_rows
 from regard.training.task import Listener
+from regard.verbs.arguments import Files
 from regard.verbs.train import train
 
 PLAN, RESULTS, REPORT, TEXTS = "labels-plan.json", "results.json", "report.md", "text"
@@ -106,7 +107,7 @@ def every_name() -> list[str]:
 
 
 def compare_labels(
-    labelled: Sequence[str],
+    labelled: Files,
     columns: str | None,
     names: Sequence[str],
     minutes: float | None,
@@ -117,9 +118,10 @@ def compare_labels(
 ) -> LabelComparison:
     """Train classifiers on the same texts, and measure them on a tenth that none has seen."""
     plan_names = tuple(_chosen(names))
-    if seeds < 1:
-        raise UserError("`seeds` must be 1 or more")
-    whole = read_labelled(labelled, columns.split(",") if columns else ())
+    files = [labelled] if isinstance(labelled, str | Path) else labelled
+    if not files:
+        raise UserError("`columns` goes with `labelled`: name the file that has these columns")
+    whole = read_labelled([*map(str, files)], columns.split(",") if columns else ())
     check_labels(whole)
     check_free(out)
     with lock_folder(out):

@@ -10,6 +10,7 @@ import torch
 from regard.errors import UserError, notify
 from regard.inside.edit_model import edited
 from regard.probabilities.blanks import fill as fill_blanks
+from regard.ranges import Count
 from regard.runs.blanks import blank_ids, require_filler
 from regard.runs.derived import to_best_device
 from regard.runs.run import Run
@@ -70,7 +71,9 @@ class Fillings(Table, Sequence[Filled]):
         ]
 
 
-def fill(run: RunLike, text: Texts = (), *, file: File = None, top: int = 5, edit: Edits = None) -> Fillings:
+def fill(
+    run: RunLike, text: Texts = (), *, file: File = None, top: Count = 5, edit: Edits = None
+) -> Fillings:
     """Fill the blanks (___) of texts. Several blanks of a text are all hidden while each is filled.
 
     >>> regard.fill("runs/reader", "the students ___ their books")[0].best  # doctest: +SKIP
@@ -85,8 +88,6 @@ def fill(run: RunLike, text: Texts = (), *, file: File = None, top: int = 5, edi
     """
     opened = edited(run, edit)
     model = require_filler(opened)
-    if top < 1:
-        raise UserError("`top` must be 1 or more")
     if text and file is not None:
         raise UserError("give texts or `file`, not both")
     given = [text] if isinstance(text, str) else list(text)
