@@ -31,7 +31,14 @@ def run(tmp_path_factory) -> Path:
     """A small reader that has learned which verb goes with which noun."""
     folder = tmp_path_factory.mktemp("blanks")
     (folder / "text.txt").write_text(SENTENCES * 20)
-    options = {"steps": 150, "evaluate_every": 75, "batch": 16, "width": 16, "learning_rate": 0.02}
+    options = {
+        "steps": 150,
+        "evaluate_every": 75,
+        "batch": 16,
+        "width": 16,
+        "learning_rate": 0.02,
+        "optimiser": "adamw",
+    }
     regard.train("reader", text=str(folder / "text.txt"), out=str(folder / "run"), dropout=0.0, **options)
     return folder / "run"
 
@@ -136,7 +143,7 @@ def test_a_blank_takes_the_space_before_it(run):
 def test_bad_input_is_refused_in_one_line(run, capsys, tmp_path, text):
     for arguments, words in (
         (["fill", run, "no blank here"], "there is no blank in 'no blank here': write ___"),
-        (["fill", run, "a ___", "--top", "0"], "--top must be at least 1"),
+        (["fill", run, "a ___", "--top", "0"], "--top must be 1 or more"),
         (["fill", run, "___ " * 70], "the text has 71 tokens and the model reads 64"),
         (["generate", run], "this run (reader) fills blanks: use regard fill"),
         (["classify", run, "a"], "this run (reader) fills blanks: use regard fill"),

@@ -121,7 +121,7 @@ def compare(
     """Train families on one text under equal budgets, and measure them on text that no training has read.
 
     A tenth of the text is held out for the measurement, and a tenth of the rest for validation.
-    With `labelled`, every encoder and pooling of the classifier is trained on labelled texts instead.
+    With `labelled`, the encoders and poolings of the classifier are compared on labelled texts instead.
 
     >>> regard.compare(text="my.txt", families=["ngram", "lstm"], minutes=1).table()  # doctest: +SKIP
 
@@ -141,18 +141,14 @@ def compare(
         listener: A function that is called with a report of the training a few times a second.
         finished: A function that is called with the result of each training.
     """
-    out = Path(out)
-    if resume and (out / LABEL_PLAN).is_file():
-        return finish_labels(out, listener, finished)
+    out, names = Path(out), _tuple(families)
     if resume:
-        return _finish(out, _tuple(families), listener, finished)
-    names = _tuple(families)
+        return _finish(out, names, listener, finished)
     if labelled or columns is not None:
-        if text or tokens_each is not None:
-            raise UserError("with `labelled`, leave out `text` and `tokens_each`; the budget is `minutes`")
+        _refuse_beside_labels(text=text, tokens_each=tokens_each)
         return compare_labels(labelled, columns, names, minutes, seeds, out, listener, finished)
-    settings = {"minutes": minutes, "tokens_each": tokens_each, "seeds": seeds}
-    plan = _plan(text, families=names, tokens=tokens, document=document, **settings)
+    budget = {"minutes": minutes, "tokens_each": tokens_each, "seeds": seeds}
+    plan = _plan(text, families=names, tokens=tokens, document=document, **budget)
     classes = plan.classes(family_class)
     check_free(out)
     with lock_folder(out) as created:
@@ -165,6 +161,12 @@ def compare(
             if isinstance(error, UserError) or not (out / PLAN).exists():
                 _clear(out, created)
             raise
+
+
+def _refuse_beside_labels(**options: Any) -> None:
+    for name, value in options.items():
+        if value:
+            raise UserError(f"`{name}` does not go with `labelled`; the budget of classifiers is `minutes`")
 
 
 def _clear(out: Path, created: bool) -> None:
@@ -192,8 +194,12 @@ def _tuple(names: Names) -> tuple[str, ...]:
     return (names,) if isinstance(names, str) else tuple(names)
 
 
-def _finish(out: Path, names: tuple[str, ...], listener: Listener, finished: Finished) -> Comparison:
+def _finish(
+    out: Path, names: tuple[str, ...], listener: Listener, finished: Finished
+) -> Comparison | LabelComparison:
     """Finish a stopped comparison. Finished runs stay, stopped trainings are resumed, nothing is removed."""
+    if (out / LABEL_PLAN).is_file():
+        return finish_labels(out, listener, finished)
     if not (out / PLAN).is_file():
         raise UserError(f"{out}: no comparison to resume there; give the `out` of one that was stopped")
     with lock_folder(out):

@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 import torch
 
+from regard.boundary import check_ranges
 from regard.errors import UserError, notify
 from regard.inside.edit_model import edited
 from regard.probabilities.blanks import fill as fill_blanks
@@ -71,6 +72,7 @@ class Fillings(Table, Sequence[Filled]):
         ]
 
 
+@check_ranges
 def fill(
     run: RunLike, text: Texts = (), *, file: File = None, top: Count = 5, edit: Edits = None
 ) -> Fillings:
