@@ -13,6 +13,7 @@ TASKS = {
     "pairs": "regard.training.tasks.sentence_pairs:SentencePairs",
     "blanks": "regard.training.tasks.blanks:Blanks",
     "labels": "regard.training.tasks.labels:Labels",
+    "captions": "regard.training.tasks.captioned_images:CaptionedImages",
 }
 
 
