@@ -42,8 +42,8 @@ class Embedding(RowModel):
         "weight_decay": 0.0,
         "clip": None,
         "precision": "fp32",
-        "batch": 8,
-        "segment": 32,
+        "batch": 24,
+        "segment": 16,
         "epochs": 20.0,
         "evaluate_every": 2000,
     }

@@ -20,7 +20,7 @@ from torch import Tensor
 from regard.errors import UserError
 from regard.tokens.contract import Encoded, Tokenizer
 
-SAMPLES = 64  # the negative samples that the words of a batch share
+SAMPLES = 32  # the negative samples that the words of a batch share
 POWER = 0.75  # of the counts of words, in the distribution of negative samples (Mikolov et al. 2013)
 
 
