@@ -13,7 +13,20 @@ from regard.errors import UserError
 from regard.lessons.lesson import LESSONS
 from regard.lessons.notebook import notebook
 
-QUICK = [name for name in LESSONS if name != "translation"]
+QUICK = [name for name in LESSONS if name not in ("translation", "embedding")]
+
+
+def test_embedding():
+    shown = regard.lesson("embedding")
+    one_hot, crossed, squared, near = (step.values for step in shown.steps)
+    assert (one_hot["same kind"], one_hot["other kind"]) == (0, 0)
+    assert crossed["right"] == 1
+    # the rank of U E is at most 4, so the columns of 1 - U E have norms of at least 6 - 4 in all
+    assert 1 / 3 < squared["loss"] < 0.4
+    assert abs(crossed["same kind"] - crossed["other kind"]) < 0.3
+    assert near["same kind"] - near["other kind"] > 0.7
+    with pytest.raises(UserError, match="narrow"):
+        regard.lesson("embedding", set={"width": 6})
 
 
 def test_counting():

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 LESSONS = {
+    "embedding": "regard.lessons.embeddings:embedding",
     "counting": "regard.lessons.counts:counting",
     "averaging": "regard.lessons.recurrent:averaging",
     "recurrence": "regard.lessons.recurrent:recurrence",
