@@ -45,7 +45,7 @@ class Embedding(RowModel):
         "batch": 24,
         "segment": 16,
         "epochs": 20.0,
-        "evaluate_every": 2000,
+        "evaluate_every": 5000,
     }
 
     @dataclass(frozen=True, kw_only=True)
