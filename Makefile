@@ -28,7 +28,7 @@ check:           ## what .ci/run asks of the code, without tests
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-benchmarks:      ## list the benchmarks; BENCH=kill_resume runs one, with OPTIONS="..."
+benchmarks:      ## list the benchmarks; BENCH=faults runs one, with OPTIONS="..."
 	$(if $(BENCH),$(PYTHON) bench/$(BENCH).py $(OPTIONS),@ls bench | sed -n 's/\.py$$//p')
 
 hooks:           ## check every commit before it is made (needs pre-commit)

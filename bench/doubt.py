@@ -1,14 +1,16 @@
-"""Compute the figures of docs/doubt.md: sheets, head labels, senses of a Backpack, forgetting of each family.
+"""Make the pictures and figures of docs/doubt.md: sheets, head labels, a film, senses, forgetting, controls.
 
-    python bench/doubt.py --out docs [--minutes 2] [--wikitext ../shared/data/wikitext-2]
-        [--only sheet heads senses forget controls]
+    python bench/doubt.py --wikitext ../shared/data/wikitext-2 [--out docs] [--work /tmp/bench-doubt]
+        [--only train sheet say heads film senses forget controls time]
 
-Run it on a quiet machine. Every model is trained for --minutes on the built-in text (the Backpack on
-wikitext-2, if it is given), in a folder under --work; models that are already trained there are used again.
-The pictures doubt-*.svg go to --out, and the page's tables are printed.
+The part `train` trains every model with a seed and a number of steps, so that the figures can be made again,
+and skips models that are trained. The other parts print the commands, what they print, and write the pictures
+doubt-*.svg. Without wikitext, the models learn from the built-in text. The part `time` measures the seconds
+of one sheet; run it on a quiet machine.
 """
 
 import argparse
+import os
 import subprocess
 import sys
 import time
@@ -16,82 +18,129 @@ from pathlib import Path
 
 import regard
 
-FAMILIES = ["ngram", "dan", "window", "rnn", "lstm", "gru", "attentive", "transformer", "backpack"]
-TEXT = "The value of the object is the name of the class that defines the method"
-PARTS = ("sheet", "heads", "senses", "forget", "controls")
+FORGETTING = ("rnn", "lstm", "gru", "attentive", "transformer", "backpack", "dan", "window", "ngram")
+TEXT = "The game was released in the United States by the"
+LONG = (
+    "The game was released in the United States by the company in the early 1990s . It was the first of the "
+    "series to be released in Japan . The album was released on the same day in the United Kingdom , and it "
+    "was the most successful of the three . In the first week of its release , it was the second song"
+)
+HELD = 120_000  # characters of the validation text, which is enough to choose the best step
+PARTS = ("train", "sheet", "say", "heads", "film", "senses", "forget", "controls", "time")
 
 
-def train(work: Path, name: str, family: str, minutes: float, **options) -> str:
-    """The folder of a trained run; a finished one is used again."""
-    out = work / name
-    if not (out / "config.json").exists():
-        budget = {} if family == "ngram" else {"minutes": minutes}
-        regard.train(family, out=str(out), **budget, **options)
-    return str(out)
+def models(wikitext: Path | None, work: Path) -> dict[str, tuple[str, dict[str, object]]]:
+    """Return the family and the options of each model, by the name of its run."""
+    text = _texts(wikitext, work)
+    frequent = {**text, "tokens": "word", "cutoff": 30}
+    wide = {"context": 512, "batch": 4}
+    forgetting = {
+        f"far-{family}": (
+            family,
+            {**frequent, "steps": 250}
+            | (wide if family in ("transformer", "backpack") else {})
+            | ({"lookback": 512} if family == "attentive" else {}),
+        )
+        for family in FORGETTING
+    }
+    forgetting["far-ngram"] = ("ngram", frequent)
+    filmed = {"film": True, "steps": 600, "evaluate_every": 60}
+    return {
+        "attentive": ("attentive", {**frequent, "steps": 500, "lookback": 512}),
+        "transformer-4": ("transformer", {**frequent, **filmed, "layers": 4, "context": 128}),
+        "transformer-translator": (
+            "transformer-translator",
+            {"film": True, "steps": 400, "evaluate_every": 40},
+        ),
+        "backpack-senses": ("backpack", {**text, "tokens": "word", "cutoff": 10, "senses": 8, "steps": 500}),
+        **forgetting,
+    }
 
 
-def shown(*arguments: object) -> float:
-    """Run a verb, print what it prints, and return its seconds."""
+def _texts(wikitext: Path | None, work: Path) -> dict[str, object]:
+    if wikitext is None:
+        return {}
+    held = work / "valid.txt"
+    held.write_text((wikitext / "valid.txt").read_text("utf-8")[:HELD], "utf-8")
+    return {"text": str(wikitext / "train.txt"), "valid": str(held)}
+
+
+def train(work: Path, wikitext: Path | None) -> None:
+    for name, (family, options) in models(wikitext, work).items():
+        if not (work / name / "config.json").exists():
+            trained = regard.train(family, out=str(work / name), **options)
+            print(
+                f"{name}: {trained.steps} steps, {trained.seconds:.0f} s, loss {trained.loss:.3f}", flush=True
+            )
+
+
+def shown(work: Path, *arguments: object) -> float:
+    """Run a verb in the folder of the runs, print what it prints, and return its seconds."""
     command = [str(argument) for argument in arguments]
     print(f"\n$ regard {' '.join(command)}", flush=True)
     began = time.perf_counter()
-    subprocess.run([sys.executable, "-m", "regard", *command], check=True)
+    subprocess.run([sys.executable, "-m", "regard", *command], cwd=work, env=os.environ, check=True)
     return time.perf_counter() - began
 
 
-def sheet(work: Path, out: Path, minutes: float, wikitext: Path | None) -> None:
-    """A language model of one attention, and a Transformer of four layers on 64 tokens, which is timed."""
-    attentive = train(work, "attentive", "attentive", minutes, tokens="word")
-    shown("doubt", attentive, "--text", TEXT, "--out", out / "doubt-attentive.svg")
-    deep = train(work, "transformer-4", "transformer", minutes, tokens="word", layers=4, context=128)
-    shown("doubt", deep, "--text", TEXT, "--out", out / "doubt-transformer.svg")
-    seconds = shown("doubt", deep, "--text", " ".join([TEXT] * 5).split(" ", 6)[-1])
-    print(f"a sheet of 4 layers and about 64 words: {seconds:.1f} s, start of the program included")
+def sheet(work: Path, out: Path) -> None:
+    """A language model with one attention, and one with four layers."""
+    for run in ("attentive", "transformer-4"):
+        shown(work, "doubt", run, "--text", TEXT, "--out", out / f"doubt-{run}.svg")
 
 
-def heads(work: Path, out: Path, minutes: float, wikitext: Path | None) -> None:
-    deep = train(work, "transformer-4", "transformer", minutes, tokens="word", layers=4, context=128)
-    shown("heads", deep, "--out", out / "doubt-heads.svg")
-    translator = train(work, "transformer-translator", "transformer-translator", minutes)
-    shown("heads", translator, "--out", out / "doubt-heads-translator.svg")
+def say(work: Path, out: Path) -> None:
+    """The least change that makes the model say another word, replayed."""
+    for word in ("first", "album"):
+        shown(work, "doubt", "transformer-4", "--text", TEXT, "--say", word, "--save-edit", f"{word}.json")
+        if (work / f"{word}.json").exists():
+            shown(work, "look", "transformer-4", "--text", TEXT, "--edit", f"{word}.json", "--rows", "-1")
 
 
-def senses(work: Path, out: Path, minutes: float, wikitext: Path | None) -> None:
-    if wikitext is None:
-        options, words, name = {}, ("function", "class"), "backpack"
-    else:
-        texts = {"text": str(wikitext / "train.txt"), "valid": str(wikitext / "valid.txt")}
-        options, words, name = texts, ("apple", "rock", "king"), "backpack-wikitext-2"
-    folder = train(work, name, "backpack", 5 * minutes, tokens="word", senses=8, width=128, **options)
-    shown("senses", folder, *words, "--out", out / "doubt-senses.svg")
+def heads(work: Path, out: Path) -> None:
+    shown(work, "heads", "transformer-4", "--out", out / "doubt-heads.svg")
+    shown(work, "heads", "transformer-translator", "--out", out / "doubt-heads-translator.svg")
 
 
-def forget(work: Path, out: Path, minutes: float, wikitext: Path | None) -> None:
-    """All families, the windowed ones with a context of 512."""
-    folders = []
-    for family in FAMILIES:
-        wide = {"context": 512, "batch": 4} if family in ("transformer", "backpack") else {}
-        wide = {"lookback": 512} if family == "attentive" else wide
-        folders.append(train(work, f"far-{family}", family, minutes, tokens="word", **wide))
-    shown("forget", *folders, "--out", out / "doubt-forgetting.svg")
+def film(work: Path, out: Path) -> None:
+    shown(work, "film", "transformer-4", "--out", out / "doubt-film.svg")
+    shown(work, "film", "transformer-translator", "--out", out / "doubt-film-translator.svg")
 
 
-def controls(work: Path, out: Path, minutes: float, wikitext: Path | None) -> None:
-    attentive = train(work, "attentive", "attentive", minutes, tokens="word")
-    shown("doubt", attentive, "--text", TEXT, "--controls", "--minutes", 7 * minutes)
+def senses(work: Path, out: Path) -> None:
+    shown(work, "senses", "backpack-senses", "king", "rock", "born", "--out", out / "doubt-senses.svg")
+
+
+def forget(work: Path, out: Path) -> None:
+    runs = [f"far-{family}" for family in FORGETTING]
+    shown(work, "forget", *runs, "--out", out / "doubt-forgetting.svg")
+
+
+def controls(work: Path, out: Path) -> None:
+    shown(work, "doubt", "attentive", "--text", TEXT, "--controls", "--minutes", "2")
+
+
+def timed(work: Path, out: Path) -> None:
+    words = " ".join(LONG.split()[:64])
+    seconds = shown(work, "doubt", "transformer-4", "--text", words)
+    print(f"a sheet of 64 words and 4 layers: {seconds:.1f} s, start of the program included")
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--out", type=Path, default=Path("docs"))
     parser.add_argument("--work", type=Path, default=Path("/tmp/bench-doubt"))
-    parser.add_argument("--minutes", type=float, default=2.0)
     parser.add_argument("--wikitext", type=Path)
     parser.add_argument("--only", nargs="*", choices=PARTS, default=PARTS)
     options = parser.parse_args()
-    every = {"sheet": sheet, "heads": heads, "senses": senses, "forget": forget, "controls": controls}
+    options.work.mkdir(parents=True, exist_ok=True)
+    every = {"sheet": sheet, "say": say, "heads": heads, "film": film, "senses": senses, "forget": forget}
+    every |= {"controls": controls, "time": timed}
+    if "train" in options.only:
+        train(options.work, options.wikitext)
     for part in options.only:
-        every[part](options.work, options.out, options.minutes, options.wikitext)
+        if part in every:
+            every[part](options.work, options.out.resolve())
 
 
 if __name__ == "__main__":

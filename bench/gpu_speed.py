@@ -319,7 +319,8 @@ def parity(options: argparse.Namespace) -> None:
         buffers = [torch.randn(7, 4, 389, 64, device=DEVICE, dtype=dtype) for _ in range(2)]
         position_B = torch.tensor([0, 1, 63, 64, 65, 200, 388], device=DEVICE)
         wide = [tensor.double() for tensor in (*tensors, *buffers)]
-        expected = cached_attention.specification(*wide, position_B, 0.125)
+        query, key, value, keys, values = wide
+        expected = cached_attention.specification(query, key, value, keys, values, position_B, 0.125)
         worst = (
             (cached_attention.attend_to_cache(*tensors, *buffers, position_B, 0.125) - expected).abs().max()
         )
@@ -345,15 +346,15 @@ def parity(options: argparse.Namespace) -> None:
         ),
     ):
         batches = TextBatches(schedule, Corpus.of(text, WORDS, DEVICE), WORDS + 1, DEVICE)
-        weights = []
+        trained = list[torch.Tensor]()
         for records in (False, True):
             torch.manual_seed(3)
             model = family(WORDS, config)
             step = our_step(model, batches, TrainingOptions(optimiser="muon"), False, records)
             for _ in range(20):
                 step()
-            weights.append(torch.cat([parameter.detach().flatten() for parameter in model.parameters()]))
-        difference = float((weights[0] - weights[1]).abs().max())
+            trained.append(torch.cat([parameter.detach().flatten() for parameter in model.parameters()]))
+        difference = float((trained[0] - trained[1]).abs().max())
         print(f"recorded gradients, {name}: weights after 20 steps differ by {difference:.1e}")
 
 

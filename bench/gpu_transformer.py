@@ -16,7 +16,7 @@ from pathlib import Path
 import torch
 
 import regard
-from regard.probabilities.decoder import Sampling, generate
+from regard.probabilities.decoder import Writing, generate
 
 
 def main() -> None:
@@ -66,14 +66,13 @@ def main() -> None:
         for line in (work / "run" / "metrics.jsonl").read_text().splitlines():
             row = json.loads(line)
             print(f"  step {row['step']} train {row['train_loss']:.4f} valid {row['valid_loss']:.4f}")
-        model = trained.run.model.cuda()
+        model = trained.run.language_model.cuda()
+        writing = Writing(length=200, end=None)
         for batch in (1, 32):
             prompts = [[trained.run.tokenizer.start]] * batch
             for _ in range(2):
                 began = time.perf_counter()
-                written = sum(
-                    1 for _ in generate(model, prompts, 200, -7, Sampling(), torch.Generator().manual_seed(1))
-                )
+                written = sum(1 for _ in generate(model, model.begin(batch), prompts, writing))
                 rate = batch * written / (time.perf_counter() - began)
             print(f"generating at batch {batch}: {rate:,.0f} tokens/s")
         print(regard.generate(trained.run, prompt="ROMEO:", length=300)[0])

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from regard.inside.pictures import bars, heat_map
-from regard.lessons.lesson import lesson
+from regard.verbs.lesson import lesson
 
 
 def main() -> None:

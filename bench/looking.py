@@ -13,7 +13,7 @@ import time
 
 import torch
 
-from regard.inside.observe import record
+from regard.inside.observe import Wanted, observe, plain_reading
 from regard.inside.page import page
 from regard.models.transformer import Transformer
 from regard.parts.look import Look
@@ -41,14 +41,18 @@ def text_of(tokens: int) -> str:
     )
 
 
+def record(model, tokenizer, text: str, **wanted):
+    return observe(model, tokenizer, plain_reading(tokenizer, text), Wanted(**wanted))
+
+
 def pages(tokens: int, limit: str) -> None:
     model, tokenizer = make(12, 768, 12, tokens)
     text = text_of(tokens)
     record(model, tokenizer, text[:50])
     began = time.perf_counter()
-    found = record(model, tokenizer, text)
+    recorded = record(model, tokenizer, text)
     read = time.perf_counter() - began
-    written = page(found, "a page")
+    written = page(recorded, "a page")
     print(
         f"page, 12 layers x 12 heads x {tokens} tokens: {time.perf_counter() - began:.2f} s "
         f"({read:.2f} s to read the text and compute the maps), "
@@ -65,7 +69,7 @@ def bertviz() -> None:
     except ImportError as error:
         print(f"bertviz: not measured ({error})")
         return
-    model = GPT2Model(GPT2Config(n_positions=256, attn_implementation="eager")).eval()
+    model = GPT2Model(GPT2Config(n_positions=256, attn_implementation="eager")).eval()  # type: ignore[call-arg]
     tokens = list(text_of(257))
     began = time.perf_counter()
     with torch.no_grad():
@@ -85,17 +89,17 @@ def watch() -> None:
     rows = torch.arange(0, 1000, 100)
 
     def plain() -> None:
-        model(ids)
+        model.read_from_start(ids)
 
     def ten_rows() -> None:
         look = Look(["layer5.attention"])
-        model(ids, look=look)
-        look.seen["layer5.attention"](rows)
+        model.read_from_start(ids, look=look)
+        look.maps["layer5.attention"](rows)
 
     def whole_map() -> None:
         look = Look(["layer5.attention"])
-        model(ids, look=look)
-        look.seen["layer5.attention"]()
+        model.read_from_start(ids, look=look)
+        look.maps["layer5.attention"]()
 
     seconds = {body.__name__: list[float]() for body in (plain, ten_rows, whole_map)}
     for _ in range(12):
@@ -118,16 +122,16 @@ def memory() -> None:
     text = text_of(32768)
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
     began = time.perf_counter()
-    found = record(model, tokenizer, text, rows=[-1])
+    recorded = record(model, tokenizer, text, rows=[-1])
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
-    shapes = {tuple(weights.shape) for weights in found.weights.values()}
+    shapes = {tuple(shown.numbers.shape) for shown in recorded.weights().values()}
     print(
         f"one row of every map of 32,768 tokens, 12 layers of 384: {time.perf_counter() - began:.0f} s, "
         f"peak {peak:.1f} GiB ({before:.1f} before; maps {shapes}; wanted: under 24)",
         flush=True,
     )
     began = time.perf_counter()
-    tile = found.tile("layer7.attention", range(20000, 20064), range(10000, 10064))
+    tile = recorded.map("layer7.attention").tile(range(20000, 20064), range(10000, 10064))
     print(f"any tile of it, 64 x 64: {time.perf_counter() - began:.2f} s, {tuple(tile.shape)}", flush=True)
 
 

@@ -17,8 +17,8 @@ import sys
 import tempfile
 import time
 from contextlib import nullcontext
+from dataclasses import dataclass
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -27,14 +27,15 @@ import torch
 import regard
 from regard.machine.device import choose_machine
 from regard.machine.memory import keep_freed_memory
-from regard.models.contract import LanguageModel, Prediction
+from regard.models.contract import LanguageModel, Parts, Prediction, State
 from regard.models.transformer import Transformer
-from regard.probabilities.decoder import Sampling, generate
+from regard.probabilities.decoder import Writing, generate
 from regard.probabilities.measures import token_losses
 from regard.tokens.choose import TokenOptions, train_tokenizer
 from regard.tokens.schedule import Corpus, WindowSchedule
-from regard.training.loop import Step
-from regard.training.optimisers import TrainingOptions, make_optimisers
+from regard.training.optimisers import make_optimisers
+from regard.training.options import TrainingOptions
+from regard.training.task import Step
 
 PASSES, STEPS = 5, 60
 
@@ -49,6 +50,14 @@ class Table(Prediction):
     def at(self, positions_BK: torch.Tensor) -> "Table":
         raise AssertionError("not needed")
 
+    def parts(self, targets_BT: torch.Tensor) -> Parts:
+        raise AssertionError("not needed")
+
+
+@dataclass(frozen=True)
+class Nothing(State):
+    """nanoGPT has no cache, so it remembers nothing between calls."""
+
 
 class NanoGPT(LanguageModel):
     """nanoGPT's model behind our contract, for measuring only: our ids are its ids plus two."""
@@ -60,12 +69,13 @@ class NanoGPT(LanguageModel):
         super().__init__(size, None)
         self.peer = peer
 
-    def forward(self, tokens_BT, state=None, look=None):
+    def begin(self, given, look=None) -> Nothing:
+        return Nothing(torch.zeros(int(given), dtype=torch.long))
+
+    def forward(self, tokens_BT, state, look=None, padded="anywhere"):
         ids_BT = torch.where(tokens_BT < self.vocabulary_size, tokens_BT - 2, 0).clamp(min=0)
         logits, _ = self.peer(ids_BT, ids_BT)
-        return Table(torch.nn.functional.pad(logits.log_softmax(2), (2, 0), value=-1e9)), SimpleNamespace(
-            position_B=0
-        )
+        return Table(torch.nn.functional.pad(logits.log_softmax(2), (2, 0), value=-1e9)), state
 
 
 def shown(values: list[float]) -> str:
@@ -129,7 +139,7 @@ def losses(nanogpt: Path, work: Path) -> None:
         "ours, defaults, 104 s": {"layers": 4, "minutes": 104 / 60, "compile": "on", "dropout": 0.0},
     }.items():
         trained = regard.train("transformer", **texts, out=str(work / name), **options)
-        ours = token_losses(trained.run.model, valid)[1:-1]
+        ours = token_losses(trained.run.language_model, valid)[1:-1]
         print(
             f"{name}: {trained.steps} steps, {trained.seconds:.0f} s, "
             f"validation loss {float(ours.mean()):.4f}",
@@ -229,8 +239,8 @@ def generating(nanogpt: Path) -> None:
                     attention_mask=torch.ones_like(prompt),
                 ),
                 "ours": lambda batch=batch: list(
-                    generate(ours, [[67]] * batch, 500, -7, Sampling(), torch.Generator().manual_seed(1))
-                ),  # no end: all 500 are written
+                    generate(ours, ours.begin(batch), [[67]] * batch, Writing(length=500, end=None))
+                ),
             }
             for name, run in runs.items():
                 began = time.perf_counter()

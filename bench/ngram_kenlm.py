@@ -52,7 +52,7 @@ def estimate(text: Path, order: int) -> None:
     began = time.perf_counter()
     tokenizer, encoded = train_tokenizer([text.read_text()], TokenOptions(tokens="word", document="line"))
     model = Ngram(tokenizer.size, Ngram.Config(order=order))
-    model.fit(encoded, lambda model: None)
+    model.fit(encoded)
     peak = next(
         line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith("VmHWM")
     )
@@ -97,6 +97,8 @@ def beside_kenlm(data: Path, kenlm: Path, work: Path, order: int) -> None:
             str(data / "train.txt"),
             "--document",
             "line",
+            "--hold",
+            "0",
             "--order",
             str(order),
             "--out",
@@ -110,12 +112,12 @@ def beside_kenlm(data: Path, kenlm: Path, work: Path, order: int) -> None:
     measured = regard.evaluate(run, str(test))
     print(f"  test perplexity {measured.perplexity:.4f} on {measured.tokens} tokens")
     encoded = run.tokenizer.encode(test.read_text())
-    ours = -token_losses(run.model, encoded) / math.log(10)
+    ours = -token_losses(run.language_model, encoded) / math.log(10)
     arpa = regard.export(run, work / f"ours-{order}.arpa")
     for name, path in {"lmplz's ARPA, KenLM's reader": theirs, "our ARPA, KenLM's reader": arpa}.items():
         print(f"  {name}: largest difference {difference(path, work / 'test.txt', ours):.2e} in log10")
     read = regard.load(theirs)
-    again = -token_losses(read.model, read.tokenizer.encode(test.read_text())) / math.log(10)
+    again = -token_losses(read.language_model, read.tokenizer.encode(test.read_text())) / math.log(10)
     print(f"  lmplz's ARPA, our reader: largest difference {float((again - ours).abs().max()):.2e} in log10")
     scoring(run, kenlm, theirs, work)
 
@@ -147,7 +149,7 @@ def scoring(run, kenlm: Path, arpa: Path, work: Path) -> None:
                 both.append(timed([str(kenlm / "query"), "-v", "summary", str(binary)], stdin=file)[0])
         theirs.append(words / (both[0] - both[1]) / 1e6)
         began = time.perf_counter()
-        token_losses(run.model, run.tokenizer.encode(text))
+        token_losses(run.language_model, run.tokenizer.encode(text))
         ours.append(245_569 / (time.perf_counter() - began) / 1e6)
     print(f"  scoring, million words/s: KenLM {shown(theirs)}, ours {shown(ours)}")
 

@@ -19,7 +19,7 @@ from pathlib import Path
 import torch
 
 import regard
-from regard.probabilities.decoder import Sampling, generate
+from regard.probabilities.decoder import Writing, generate
 
 VARIANTS: dict[str, dict] = {
     "base": {},
@@ -33,19 +33,17 @@ VARIANTS: dict[str, dict] = {
 
 def generating(run: regard.Run, rows: int = 16, length: int = 60) -> tuple[float, int]:
     """(tokens/s, bytes of state a token)."""
-    times = []
+    times, model = [], run.language_model
     for _ in range(5):
         began = time.perf_counter()
-        chance, never = torch.Generator().manual_seed(1), -1
-        for _ in generate(run.model, [[run.model.start]] * rows, length, never, Sampling(), chance):
+        for _ in generate(model, model.begin(rows), [[model.start]] * rows, Writing(length=length, end=None)):
             pass
         times.append(time.perf_counter() - began)
     seconds = statistics.median(times[1:])
-    held = list[int]()
     with torch.inference_mode():
-        _, state = run.model(torch.full((1, run.model.context), run.model.start))
-    state.map(lambda tensor: held.append(tensor.nbytes) or tensor)
-    return rows * length / seconds, sum(held) // run.model.context
+        _, state = model.read_from_start(torch.full((1, model.context), model.start))
+    held = sum(tensor.nbytes for tensor in state.tensors())
+    return rows * length / seconds, held // model.context
 
 
 def main() -> None:

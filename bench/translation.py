@@ -19,17 +19,16 @@ from typing import get_args
 
 import altair as alt
 import torch
-from regard.inside.links import Symmetry
-from regard.runs.aligning import Aligned
-from regard.runs.translations import held_out
 
 import regard
 from regard.inside.output import write_chart
 from regard.machine.device import in_precision
 from regard.models.transformer_translator import TransformerTranslator
 from regard.probabilities.beams import beam_search
+from regard.probabilities.links import Symmetry
 from regard.probabilities.quality import bleu
 from regard.text import parallel
+from regard.verbs.align import Aligned
 
 
 def aer(work: Path, options: argparse.Namespace) -> None:
@@ -47,33 +46,34 @@ def aer(work: Path, options: argparse.Namespace) -> None:
             for pairs in (None, str(turned))
         )
         print(
-            f"{family}: BLEU {run.config['bleu']:.1f}, trained in {run.config['seconds']:.0f} s", flush=True
+            f"{family}: BLEU {run.config.figures['bleu']:.1f}, trained in {run.config.seconds:.0f} s",
+            flush=True,
         )
         for way in ("shifted", "naive"):
-            for mask in (True, False):
-                found = regard.align(run, valid, way=way, mask_sinks=mask)
-                sinks = "sinks masked" if mask else "sinks seen"
-                print(f"  {way}, {sinks}: {_said(found)} ({found.site} head {found.head})", flush=True)
+            for sinks in (False, True):
+                aligned = regard.align(run, pairs=valid, way=way, sinks=sinks)
+                seen = "sinks seen" if sinks else "sinks masked"
+                print(
+                    f"  {way}, {seen}: {_figures(aligned)} ({aligned.site} head {aligned.head})", flush=True
+                )
         for how in get_args(Symmetry):
-            print(
-                f"  both directions, {how}: {_said(regard.align(run, valid, reverse=back, symmetry=how))}",
-                flush=True,
-            )
+            aligned = regard.align(run, pairs=valid, reverse=back, symmetry=how)
+            print(f"  both directions, {how}: {_figures(aligned)}", flush=True)
     for pairs, where in (
         (valid, "the held-out pairs alone"),
         (parallel.built_in(), "all pairs, which are measured"),
     ):
         for by in ("model-1", "hmm"):
             for how in (None, *get_args(Symmetry)):
-                scores = _said(regard.align(pairs=pairs, by=by, symmetry=how))
+                scores = _figures(regard.align(pairs=pairs, by=by, symmetry=how))
                 print(
                     f"{by}, {how or 'one direction'}, counted on {where}: {scores}",
                     flush=True,
                 )
 
 
-def _said(found: Aligned) -> str:
-    measured = found.measured()
+def _figures(aligned: Aligned) -> str:
+    measured = aligned.figures()
     return f"AER {measured['aer']:.3f}, on {measured['measured_on']} pairs"
 
 
@@ -104,11 +104,13 @@ def length(work: Path, options: argparse.Namespace) -> None:
         )
     rows = []
     for run in runs:
-        pairs = held_out(run)
-        said = [one[0].text for one in regard.translate(run, list(pairs.sources), beam=5)]
-        name = f"{run.model.family}, " + ("attention" if run.model.crossing else "no attention")
+        pairs = run.held_out_pairs()
+        written = [best[0].text for best in regard.translate(run, list(pairs.sources), beam=5)]
+        name = f"{run.config.family}, " + (
+            "no attention" if run.config.model.get("score") == "none" else "attention"
+        )
         print(
-            f"{name}: loss {run.config['loss']:.3f}, BLEU {bleu(said, pairs.targets).score:.1f}", flush=True
+            f"{name}: loss {run.config.loss:.3f}, BLEU {bleu(written, pairs.targets).score:.1f}", flush=True
         )
         for low, high in BINS:
             some = [
@@ -117,7 +119,7 @@ def length(work: Path, options: argparse.Namespace) -> None:
                 if low <= len(parallel.words(source)) <= high
             ]
             quality = (
-                bleu([said[place] for place in some], [pairs.targets[place] for place in some]).score
+                bleu([written[place] for place in some], [pairs.targets[place] for place in some]).score
                 if some
                 else 0.0
             )
@@ -136,14 +138,13 @@ def length(work: Path, options: argparse.Namespace) -> None:
 
 
 def _speed(model: TransformerTranslator, rows: int, read: int, write: int, beam: int) -> float:
-    source_BS = torch.randint(0, model.source_size, (rows, read))
+    source_BS = torch.randint(0, model.source_size or 1, (rows, read))
     began = time.perf_counter()
     with torch.inference_mode():
-        found = beam_search(
-            model, model.read(source_BS), 0, beam, torch.full((rows,), write + 1), forced=write + 1
-        )
+        longest_B = torch.full((rows,), write + 1)
+        hypotheses = beam_search(model, model.begin(source_BS), 0, beam, longest_B, exactly=write + 1)
     seconds = time.perf_counter() - began
-    assert all(len(one[0].ids) == write for one in found)
+    assert all(len(row[0].ids) == write for row in hypotheses)
     return rows / seconds
 
 
@@ -173,7 +174,7 @@ def speed(work: Path, options: argparse.Namespace) -> None:
     torch.manual_seed(1)
     theirs = MarianMTModel(config).eval()
     ours = TransformerTranslator(
-        size, TransformerTranslator.Config(layers=3, width=256, heads=4, context=64)
+        size, TransformerTranslator.Config(layers=3, width=256, heads=4, context=64), size
     ).eval()
     source_BS = torch.randint(1, size - 1, (rows, read))
     results: dict[str, list[float]] = {"ours": [], "ours, --precision auto": [], "MarianMT": []}
@@ -206,7 +207,7 @@ def small(work: Path, options: argparse.Namespace) -> None:
     """
     torch.manual_seed(1)
     model = TransformerTranslator(
-        54, TransformerTranslator.Config(layers=2, width=64, heads=4, context=64)
+        54, TransformerTranslator.Config(layers=2, width=64, heads=4, context=64), 54
     ).eval()
     theirs = _joeynmt(options.joeynmt, 50) if options.joeynmt else None
     for length, beam, given in ((13, 1, 323), (13, 5, 140), (25, 1, 323), (25, 5, 140)):

@@ -30,8 +30,9 @@ from regard.machine.memory import keep_freed_memory
 from regard.models.recurrent import Lstm
 from regard.tokens.choose import TokenOptions, train_tokenizer
 from regard.tokens.schedule import Corpus, LaneSchedule
-from regard.training.loop import Step
-from regard.training.optimisers import TrainingOptions, make_optimisers
+from regard.training.optimisers import make_optimisers
+from regard.training.options import TrainingOptions
+from regard.training.task import Step
 
 PASSES, STEPS = 5, 12
 BATCH, SEGMENT = 20, 35

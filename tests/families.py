@@ -8,6 +8,7 @@ from toy_rows import ToyRows
 
 from regard.models.attentive import Attentive
 from regard.models.backpack import Backpack
+from regard.models.classifier import Classifier
 from regard.models.contract import LanguageModel
 from regard.models.dan import Dan
 from regard.models.embedding import Embedding
@@ -58,6 +59,14 @@ def rows(kind: type[RowModel], **options) -> Callable[[], RowModel]:
     def make() -> RowModel:
         torch.manual_seed(7)
         return kind(V, kind.Config(**options)).eval()
+
+    return make
+
+
+def labels(**options) -> Callable[[], RowModel]:
+    def make() -> RowModel:
+        torch.manual_seed(7)
+        return Classifier(V, Classifier.Config(**{"layers": 1, "dropout": 0.0, **options}), 3).eval()
 
     return make
 
@@ -143,6 +152,19 @@ SMALL_TRANSLATOR = trained(TransformerTranslator, layers=1, width=6, heads=1, co
 ROWS: dict[str, Callable[[], RowModel]] = {
     "embedding": rows(Embedding, width=5),
     "toy-rows": rows(ToyRows),
+    "classifier-dan": labels(encoder="dan", width=7, pool="mean"),
+    "classifier-dan-bigrams": labels(encoder="dan", width=5, layers=0, bigrams=13, pool="mean"),
+    "classifier-rnn": labels(encoder="rnn", width=7, pool="last"),
+    "classifier-lstm": labels(encoder="lstm", layers=2, width=5, pool="mean"),
+    "classifier-gru": labels(encoder="gru", width=7, pool="attention", score="dot"),
+    "classifier-birnn": labels(encoder="birnn", width=10, pool="max"),
+    "classifier-bilstm": labels(encoder="bilstm", layers=2, width=6, pool="attention", score="additive"),
+    "classifier-bigru": labels(encoder="bigru", width=6, pool="last"),
+    "classifier-transformer": labels(encoder="transformer", layers=2, width=12, heads=3, pool="mean"),
+    "classifier-transformer-scaled": labels(
+        encoder="transformer", width=10, heads=1, pool="attention", score="scaled-dot"
+    ),
+    "classifier-bilinear": labels(encoder="dan", width=7, pool="attention", score="bilinear"),
     "toy-positions": rows(ToyRows, answers="positions"),
 }
 WRAPPED: dict[str, Make] = {

@@ -141,7 +141,7 @@ def test_moved_weights_are_weights_and_replay_to_the_variation_that_is_told(doub
         for name in moved.sites:
             sums = moved.weights[name].sum(1)
             torch.testing.assert_close(sums, torch.ones_like(sums), rtol=1e-9, atol=1e-9)
-        look = moving._put({name: weights.unsqueeze(0) for name, weights in moved.weights.items()})
+        look = moving.put({name: weights.unsqueeze(0) for name, weights in moved.weights.items()})
         with torch.no_grad():
             own, other = subject.log_probs(), subject.log_probs(look=look)
         assert float((own.exp() - other.exp()).abs().sum() / 2) == pytest.approx(moved.variation, abs=1e-9)

@@ -12,8 +12,9 @@ import pytest
 
 import regard
 from regard.errors import UserError
+from regard.inside.drawing import svg_to_png
 from regard.inside.output import write_drawing
-from regard.inside.pictures import Panel, arcs, bars, draw, heat_map, mosaic, shown, to_png
+from regard.inside.pictures import Panel, arcs, bars, draw, heat_map, mosaic, shown
 
 SVG = "{http://www.w3.org/2000/svg}"
 WORDS = ["<s>", "the", "</text><script>", "&amp;", "\n"]
@@ -80,8 +81,8 @@ def pixels(href: str) -> np.ndarray:
 )
 def test_the_same_bytes_every_time_and_nothing_to_fetch(svg):
     assert svg() == svg()
-    assert to_png(svg()) == to_png(svg())
-    assert to_png(svg()).startswith(b"\x89PNG")
+    assert svg_to_png(svg()) == svg_to_png(svg())
+    assert svg_to_png(svg()).startswith(b"\x89PNG")
     ElementTree.fromstring(svg())
     assert not re.search(r'href="(?!data:)|<script|<b>', svg())
 

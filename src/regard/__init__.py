@@ -19,14 +19,17 @@ if TYPE_CHECKING:
     from regard.runs.formats import load
     from regard.runs.run import Run
     from regard.verbs.align import align
+    from regard.verbs.classify import classify
     from regard.verbs.compare import compare
     from regard.verbs.doubt import doubt
     from regard.verbs.draw import draw
     from regard.verbs.evaluate import evaluate
     from regard.verbs.export import export
+    from regard.verbs.film import film
     from regard.verbs.forget import forget
     from regard.verbs.generate import generate
     from regard.verbs.heads import heads
+    from regard.verbs.lab import lab
     from regard.verbs.lesson import lesson
     from regard.verbs.list import list
     from regard.verbs.look import look
@@ -42,14 +45,17 @@ __version__ = "0.2.0"
 
 _VERBS = (
     "align",
+    "classify",
     "compare",
     "doubt",
     "draw",
     "evaluate",
     "export",
+    "film",
     "forget",
     "generate",
     "heads",
+    "lab",
     "lesson",
     "list",
     "look",
@@ -81,15 +87,18 @@ __all__ = [
     "UserError",
     "align",
     "cached",
+    "classify",
     "compare",
     "doubt",
     "draw",
     "edited",
     "evaluate",
     "export",
+    "film",
     "forget",
     "generate",
     "heads",
+    "lab",
     "lesson",
     "list",
     "load",

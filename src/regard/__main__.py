@@ -2,11 +2,15 @@
 
 import sys
 
-from regard.cli import main
-
 
 def run() -> None:
-    sys.exit(main())
+    try:
+        from regard.cli import main
+
+        code = main()
+    except KeyboardInterrupt:  # while Python itself starts or ends
+        code = 130
+    sys.exit(code)
 
 
 if __name__ == "__main__":

@@ -1,12 +1,15 @@
 """The command line: choose the verb, import its module, report a mistake as one line and an exit code."""
 
-import errno
 import sys
+import traceback
 import warnings
 from importlib import import_module
 
 from regard import __version__
-from regard.errors import Interrupted, MachineError, Notice, UserError
+from regard.endings import describe, one_line
+from regard.errors import Notice, UserError
+from regard.machine.signals import stop_on_signals
+from regard.machine.streams import discard, flush_or_discard, open_streams, tell
 from regard.machine.threads import limit_spinning
 from regard.verbs.help import flags
 
@@ -17,11 +20,14 @@ VERBS = {
     "score": "print the log-probability of every token of a text",
     "generate": "write text with a run",
     "translate": "translate sentences",
+    "classify": "label texts",
     "align": "link the words of sentence pairs, or measure such links",
     "look": "show what a run predicts and attends to in a text",
+    "lab": "open a page that shows what models attend to, and changes it",
     "trace": "show which parts of a model make a prediction",
     "doubt": "test what attention explains in a prediction",
     "heads": "show what each attention head does",
+    "film": "show how attention heads change during a training",
     "words": "ask word vectors: nearest words, analogies, similarity",
     "senses": "read and edit the sense vectors of a Backpack",
     "forget": "measure how far back models remember",
@@ -31,7 +37,6 @@ VERBS = {
     "export": "write a run in another format (ARPA, GPT-2)",
     "list": "list families, recipes, lessons and puzzles",
 }
-USER, MACHINE, INTERRUPTED = 2, 1, 130
 HELP = """usage: regard VERB [OPTIONS]
 
 Train, compare and open up language models.
@@ -42,35 +47,40 @@ Train, compare and open up language models.
   $ regard train lstm --text book.txt --out runs/book
   $ regard look runs/book --text "It was" --out map.html
 
-regard VERB --help lists the options of a verb."""
-OUT_OF_MEMORY = (
-    "out of memory: lower --order, --context, --lookback, --window, --distant, --width or --batch, "
-    "raise --cutoff for a smaller vocabulary, or give less text"
-)
-MEMORY_ERRORS = (
-    "not enough memory",
-    "can't allocate memory",
-    "out of memory",
-)  # of torch, on a CPU and on a GPU
+regard VERB --help lists the options of a verb. With --debug, a mistake is shown with Python's traceback."""
+DEBUG = "--debug"
 
 
 def main(arguments: list[str] | None = None) -> int:
     """Run one verb. Exit code 0; 2: user's mistake; 1: machine's trouble (disk, memory, NaN); 130: Ctrl-C."""
     limit_spinning()
+    open_streams()
+    typed = sys.argv[1:] if arguments is None else arguments
+    debug = DEBUG in typed
     try:
-        _run(sys.argv[1:] if arguments is None else arguments)
-        sys.stdout.flush()
-        return 0
+        with stop_on_signals():
+            return _run_whole([argument for argument in typed if argument != DEBUG])
     except BrokenPipeError:  # the reader of the output has closed it (| head), which is no mistake
-        sys.stdout = None
+        discard(sys.stdout)
         return 0
-    except (Exception, KeyboardInterrupt) as error:
-        line = _line(error)
-        if line is None:
-            raise
-        message, code = line
-        print(f"regard: {' '.join(message.split())}", file=sys.stderr)
+    except BaseException as error:  # a panic of a Rust library is no Exception
+        flush_or_discard(sys.stdout)
+        message, code = describe(error)
+        if debug:
+            tell("".join(traceback.format_exception(error)), end="")
+        tell(f"regard: {one_line(message)}")
         return code
+
+
+def _run_whole(arguments: list[str]) -> int:
+    """Run one verb and write out everything that it printed."""
+    code: object = 0
+    try:
+        _run(arguments)
+    except SystemExit as ended:  # --help
+        code = ended.code
+    sys.stdout.flush()
+    return int(code) if isinstance(code, int) else 0
 
 
 def _run(arguments: list[str]) -> None:
@@ -90,33 +100,10 @@ def _run(arguments: list[str]) -> None:
         import_module(_module(verb)).main(rest)
 
 
-def _line(error: BaseException) -> tuple[str, int] | None:
-    """The line and the exit code for an error. None for an error that is a fault of this program."""
-    match error:
-        case UserError():
-            return flags(str(error)), USER
-        case MachineError():
-            return flags(str(error)), MACHINE
-        case Interrupted():
-            return str(error), INTERRUPTED
-        case KeyboardInterrupt():
-            return "stopped", INTERRUPTED
-        case MemoryError():
-            return OUT_OF_MEMORY, MACHINE
-        case FileNotFoundError() | NotADirectoryError() | IsADirectoryError() | PermissionError():
-            path = error.filename or "a file"
-            return f"{path}: {error.strerror or error}; name another, or make its folder first", USER
-        case OSError():
-            return _disk(error), MACHINE
-        case RuntimeError() if any(words in str(error) for words in MEMORY_ERRORS):
-            return OUT_OF_MEMORY, MACHINE
-    return None
-
-
 def _show_warning(message: Warning | str, category: type[Warning], *_: object, **__: object) -> None:
     """Print a notice as one line. Warnings of libraries are for programmers and are not printed."""
     if issubclass(category, Notice):
-        print(f"regard: {flags(' '.join(str(message).split()))}", file=sys.stderr, flush=True)
+        tell(f"regard: {one_line(flags(str(message)))}")
 
 
 def _check_utf8(arguments: list[str]) -> None:
@@ -127,13 +114,6 @@ def _check_utf8(arguments: list[str]) -> None:
         except UnicodeEncodeError as error:
             place = f"at letter {error.start} of {argument[:40]!a}"
             raise UserError(f"an argument is not UTF-8 ({place}); convert it first") from None
-
-
-def _disk(error: OSError) -> str:
-    if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
-        place = f" ({error.filename})" if error.filename else ""
-        return f"the disk is full{place}: free some room or write elsewhere with --out"
-    return f"{error.filename or 'the system'}: {error.strerror or error}"
 
 
 def _module(verb: str) -> str:

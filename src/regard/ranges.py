@@ -3,7 +3,28 @@
 A message names an option by its field in backticks; the command line spells the flag.
 """
 
+import dataclasses
+from typing import Any
+
 from regard.errors import UserError
+
+LARGEST = 2**31  # sizes stay below, so that products of two sizes fit into 64 bits
+
+
+def check_sizes(options: Any) -> None:
+    """Refuse whole numbers in a dataclass that no machine can work with. A seed may be larger."""
+    for field in dataclasses.fields(options):
+        value = getattr(options, field.name)
+        numbers = value if isinstance(value, tuple | list) else (value,)
+        if field.name != "seed":
+            for number in numbers:
+                check_size(field.name, number)
+
+
+def check_size(name: str, value: object) -> None:
+    if isinstance(value, int) and abs(value) >= LARGEST:
+        shown = value if abs(value) < 10**20 else "much more"
+        raise UserError(f"`{name}` must be below 2 ** 31; not {shown}")
 
 
 def check_seed(seed: int) -> int:

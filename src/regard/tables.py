@@ -1,6 +1,7 @@
 """Results that show themselves: rows for programs, tables for notebooks, readable tokens."""
 
 import html
+import unicodedata
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from itertools import islice
@@ -8,6 +9,11 @@ from typing import Any, final
 
 MOST_ROWS = 60  # a notebook shows so many rows
 TableRows = list[dict[str, Any]]
+DIRECTIONS = "\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"
+# letters and marks that are printable for Python but show nothing: fillers, joiners, variation selectors
+SHAPELESS = frozenset(
+    map(chr, [0x34F, 0x115F, 0x1160, 0x17B4, 0x17B5, *range(0x180B, 0x1810), 0x2800, 0x3164, 0xFFA0])
+) | frozenset(map(chr, [*range(0xFE00, 0xFE10), *range(0xE0100, 0xE01F0)]))
 
 
 class Table(ABC):
@@ -54,16 +60,66 @@ def _cell(value: Any) -> str:
 
 
 def visible(text: str) -> str:
-    """Make a token readable: outer spaces and line ends have signs, control characters have codes.
+    """Make a token readable: outer spaces and line ends have signs, what has no shape of its own has a code.
 
-    >>> visible(" cat"), visible("two words"), visible("\\x9b")
-    ('␣cat', 'two words', '<9b>')
+    >>> visible(" cat"), visible("two words"), visible("\x9b"), visible("\u202e")
+    ('␣cat', 'two words', '<9b>', '<202e>')
     """
     inner = text.strip(" ")
     before = len(text) - len(text.lstrip(" "))
     marked = "␣" * before + inner + "␣" * (len(text) - before - len(inner))
     marked = marked.replace("\n", "↵").replace("\t", "⇥")
-    return "".join(letter if letter.isprintable() else f"<{ord(letter):x}>" for letter in marked)
+    shown = "".join(letter if _has_shape(letter) else f"<{ord(letter):x}>" for letter in marked)
+    # A combining mark would join the letter before the token: it stands on a dotted circle.
+    return f"◌{shown}" if shown and unicodedata.combining(shown[0]) else shown
+
+
+def harmless(text: str, kept: str = "\n\t") -> str:
+    """Give codes to characters of a text that would command a terminal or turn the order of letters.
+
+    These are control characters (escape sequences begin with one), other line ends, and the marks that
+    change the direction of writing. Text for programs (JSON, pipes) stays as it is.
+
+    >>> harmless("\x1b[31mred"), harmless("a\u202eb"), harmless("two\nlines")
+    ('<1b>[31mred', 'a<202e>b', 'two\nlines')
+    """
+    return "".join(
+        letter if letter in kept or not _commands(letter) else f"<{ord(letter):x}>" for letter in text
+    )
+
+
+def _commands(letter: str) -> bool:
+    return unicodedata.category(letter) in ("Cc", "Zl", "Zp", "Cs") or letter in DIRECTIONS
+
+
+def _has_shape(letter: str) -> bool:
+    return letter.isprintable() and letter not in SHAPELESS
+
+
+def cell_width(text: str) -> int:
+    """The columns of a terminal that a text takes: two for a wide character, none for a combining mark.
+
+    >>> cell_width("cat"), cell_width("猫"), cell_width("e\u0301")
+    (3, 2, 1)
+    """
+    return sum(
+        0 if unicodedata.category(letter) in ("Mn", "Me", "Cf")
+        else 2 if unicodedata.east_asian_width(letter) in "WF"
+        else 1
+        for letter in text
+    )  # fmt: skip
+
+
+def fit(text: str, width: int, right: bool = False) -> str:
+    """Cut or pad a text to a number of columns.
+
+    >>> fit("cat", 5) + "|", fit("猫猫", 3) + "|", fit("7", 3, right=True)
+    ('cat  |', '猫 |', '  7')
+    """
+    while cell_width(text) > width:
+        text = text[:-1]
+    space = " " * (width - cell_width(text))
+    return space + text if right else text + space
 
 
 def as_text(value: Any) -> str:

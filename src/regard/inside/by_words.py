@@ -28,6 +28,7 @@ def by_words(record: Record) -> Record:
         likeliest=[
             record.likeliest[group[-1]] if group[-1] < len(record.likeliest) else [] for group in groups
         ],
+        ranks=[record.ranks[group[0]] if len(group) == 1 else None for group in groups],
         maps=maps,
         parts=None,
         parts_at=[],
@@ -36,7 +37,11 @@ def by_words(record: Record) -> Record:
 
 
 def _by_words(site_map: Map, record: Record, groups: list[range], given: list[range] | None) -> Map:
-    sides = {"read": (record.tokens, groups), "given": (record.given or [], given or [])}
+    sides: dict[str, tuple[list[str], list[range]]] = {
+        "read": (record.tokens, groups),
+        "given": (record.given or [], given or []),
+        "whole": (list(site_map.row_names), [range(1)]),
+    }
     names, row_groups = sides[site_map.site.rows]
     if site_map.ahead:
         names = names[site_map.ahead :]

@@ -5,6 +5,7 @@ from typing import Any
 
 import altair
 
+from regard.inside.drawing import chart_to_html
 from regard.tables import visible
 
 COLOURS = [
@@ -130,7 +131,7 @@ def page(
         for row in table
     )
     paragraphs = "".join(f"<p>{html.escape(note)}</p>" for note in notes)
-    drawn = chart.to_html(inline=True, fullhtml=False, embed_options={"actions": False})
+    drawn = chart_to_html(chart)
     return (
         f"<!doctype html><html lang='en'><head><meta charset='utf-8'><title>{html.escape(title)}</title>"
         "<meta name='viewport' content='width=device-width'>"

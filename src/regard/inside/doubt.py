@@ -1,6 +1,6 @@
 """The figures of one prediction: how far its attention can move, and other methods that score its words."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -17,10 +17,14 @@ from regard.inside.attribution import (
     on_words,
 )
 from regard.inside.controls import Control
-from regard.inside.moved_attention import Moved, attention_rows, moved_attention
+from regard.inside.least_change import LeastChange, least_changes
+from regard.inside.moved_attention import Moved, Row, attention_rows, moved_attention
 from regard.inside.pictures import heat_map
+from regard.inside.residual_stream import single_token
 from regard.inside.subject import Subject
+from regard.parts.look import Side
 from regard.tables import Table, TableRows
+from regard.tokens.contract import Tokenizer
 
 
 @dataclass(frozen=True)
@@ -37,6 +41,13 @@ class Doubt(Table):
     judgements: list[Judgement]
     notes: list[str] = field(default_factory=list)
     controls: list[Control] = field(default_factory=list)
+    changes: list[LeastChange] = field(default_factory=list)  # that make the model say another word
+
+    @property
+    def least(self) -> LeastChange | None:
+        """The least change of attention that makes the model say the word, if one was found."""
+        reached = [one for one in self.changes if one.moved is not None]
+        return min(reached, key=lambda one: one.moved or 0.0, default=None)
 
     @property
     def disagreements(self) -> list[list[float]]:
@@ -63,6 +74,7 @@ class Doubt(Table):
             "judgements": [one.to_json() for one in self.judgements],
             "disagreements": self.disagreements,
             "controls": [one.to_json() for one in self.controls],
+            "changes": [one.to_json() for one in self.changes],
             "notes": self.notes,
         }
 
@@ -75,11 +87,7 @@ def check_epsilon(epsilon: float) -> None:
 def doubt_prediction(subject: Subject, epsilon: float, notes: Sequence[str] = ()) -> Doubt:
     """Measure one prediction. Nothing is trained."""
     check_epsilon(epsilon)
-    rows = attention_rows(subject)
-    if not rows:
-        raise UserError(
-            "no head has more than one position to choose among at this prediction: give more words before it"
-        )
+    rows = _rows(subject)
     moved = moved_attention(subject, rows, epsilon)
     sites = subject.model.sites()
     farthest = [
@@ -100,6 +108,27 @@ def doubt_prediction(subject: Subject, epsilon: float, notes: Sequence[str] = ()
         judgements(subject, made),
         list(notes),
     )
+
+
+def _rows(subject: Subject) -> dict[str, Row]:
+    rows = attention_rows(subject)
+    if not rows:
+        raise UserError(
+            "no head has more than one position to choose among at this prediction: give more words before it"
+        )
+    return rows
+
+
+def changes_to_say(
+    subject: Subject, tokenizer: Tokenizer, word: str, names: Mapping[Side, Sequence[str]]
+) -> list[LeastChange]:
+    """Search for the least change of attention that makes the model say a word."""
+    token = single_token(tokenizer, word)
+    with torch.no_grad():
+        says = int(subject.log_probs()[0].argmax())
+    if says == token:
+        raise UserError(f"the model says “{word}” here already: `say` names another word")
+    return least_changes(subject, _rows(subject), tokenizer, token, names)
 
 
 def picture(doubt: Doubt) -> str:

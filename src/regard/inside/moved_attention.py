@@ -168,7 +168,7 @@ def _simple(
     simple, best = _simple_worlds(rows, generator), _Best(epsilon)
     with torch.no_grad():
         state = subject.prefix(len(next(iter(simple.values()))))
-        tried = _divergence(simple, rows), _variation(subject.step(state, _put(simple)), own_V)
+        tried = _divergence(simple, rows), _variation(subject.step(state, put(simple)), own_V)
     best.judge(*tried, simple)
     return tried, best
 
@@ -204,7 +204,7 @@ def _simple_worlds(rows: dict[str, Row], generator: torch.Generator) -> dict[str
     return worlds
 
 
-def _put(worlds: Mapping[str, Tensor]) -> Look:
+def put(worlds: Mapping[str, Tensor]) -> Look:
     """Return a look that sets the last row of each site to each world's weights."""
 
     def change(weights_WHK: Tensor) -> Change:
@@ -270,7 +270,7 @@ def _search(
             )
             for name, row in rows.items()
         }
-        variation_W = _variation(subject.step(state, _put(worlds)), own_V)
+        variation_W = _variation(subject.step(state, put(worlds)), own_V)
         divergence_W = torch.cat(
             [
                 _divergence(

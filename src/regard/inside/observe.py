@@ -8,6 +8,7 @@ Shape legend: T positions, V vocabulary, H heads, Q rows that are computed, K co
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import final
 
 import torch
 from torch import Tensor
@@ -15,6 +16,7 @@ from torch import Tensor
 from regard.errors import UserError
 from regard.inside.record import Map, Record, checked
 from regard.models.contract import LanguageModel, Parts, Prediction, State
+from regard.models.model import Model
 from regard.parts.look import Look, Site, Weights
 from regard.tokens.contract import Tokenizer
 
@@ -69,18 +71,19 @@ def observe(model: LanguageModel, tokenizer: Tokenizer, reading: Reading, wanted
         notes.append(f"{seen}: maps are of positions {first} to {last - 1}")
     tokens_BT = torch.tensor([ids[first:last]], device=model.device)
     prediction, _ = model(tokens_BT, _begin(model, reading, look), look)
-    surprisal, likeliest = list[float | None]([None]), list[list[tuple[str, float]]]()
+    told = _Told()
     for part, start, stop in _predictions(model, reading, ids, prediction, (first, last)):
-        _tell(part, start, stop, reading.ids, tokenizer, wanted.top, surprisal, likeliest)
+        told.add(part, start, stop, reading.ids, tokenizer, wanted.top)
     places = _parts_places(len(reading.ids), wanted.rows, first, last)
     parts = _parts(prediction, reading.ids, places, first, model) if places else None
     return Record(
         tokens=reading.tokens,
         ids=reading.ids,
-        surprisal=surprisal,
-        likeliest=likeliest,
+        surprisal=told.surprisal,
+        likeliest=told.likeliest,
+        ranks=told.ranks,
         given=list(reading.given_names) or None,
-        maps=_maps(look, sites, reading, wanted, first, last, ids),
+        maps=maps_of(look, sites, reading, wanted, first, last),
         parts=parts,
         parts_at=places,
         parts_first=first,
@@ -88,7 +91,7 @@ def observe(model: LanguageModel, tokenizer: Tokenizer, reading: Reading, wanted
     )
 
 
-def default_sites(model: LanguageModel) -> list[str]:
+def default_sites(model: Model) -> list[str]:
     """Return the sites that hold weights, or only those over the source if there is a source.
 
     For a family without weights, return its gates, cells and hidden states instead.
@@ -103,41 +106,48 @@ def _begin(model: LanguageModel, reading: Reading, look: Look | None = None) -> 
     return model.begin(1 if reading.given is None else reading.given, look)
 
 
-def _maps(
-    look: Look,
-    sites: dict[str, Site],
-    reading: Reading,
-    wanted: Wanted,
-    first: int,
-    last: int,
-    ids: list[int],
+def maps_of(
+    look: Look, sites: dict[str, Site], reading: Reading, wanted: Wanted, first: int, last: int
 ) -> dict[str, Map]:
+    """Return the maps of the watched sites, for the window from position `first` to `last`."""
     maps = {}
     for name, site in sites.items():  # in the order of the model, not of the calls
         if name in look.maps:
             maps[name] = _weight_map(site, look.maps[name], reading, wanted, first, last)
         elif name in look.values:
-            maps[name] = _value_map(site, look.values[name], reading, wanted, first, last)
+            maps[name] = _value_map(site, look.values[name], reading, wanted, first)
     return maps
+
+
+def _rows_of(site: Site, reading: Reading, first: int) -> tuple[int, Sequence[str]]:
+    """Return the position of a site's first row, and the names of its rows by position."""
+    match site.rows:
+        case "read":
+            return first, reading.tokens
+        case "given":
+            return 0, reading.given_names
+        case "whole":
+            return 0, ("whole text",)
 
 
 def _weight_map(site: Site, weights: Weights, reading: Reading, wanted: Wanted, first: int, last: int) -> Map:
     sides = {"read": reading.tokens[first:last], "given": list(reading.given_names)}
-    begin = 0 if site.rows == "given" else first
-    end = len(reading.given_names) if site.rows == "given" else last
+    begin, rows = _rows_of(site, reading, first)
+    end = last if site.rows == "read" else len(rows)
     last_only = wanted.rows is None and end - begin > ALL_ROWS
-    chosen = checked([-1] if last_only else wanted.rows, end, "row", begin)
+    wanted_rows = [-1] if last_only or site.rows == "whole" else wanted.rows
+    chosen = checked(wanted_rows, end, "row", begin)
 
-    def compute(rows: Sequence[int]) -> Tensor:
+    def compute(places: Sequence[int]) -> Tensor:
         with torch.inference_mode():
-            return weights(torch.tensor(rows) - begin)[0].cpu()
+            return weights(torch.tensor(places) - begin)[0].cpu()
 
     numbers_HQK = compute(chosen)
     heads = checked(wanted.heads, len(numbers_HQK), "head")
     columns = [*sides[site.columns], *([site.extra] if site.extra and site.columns == "read" else [])]
     # A row over the source has the name of the token that is predicted there.
     ahead = int(site.crosses and reading.ended)
-    names = reading.given_names if site.rows == "given" else tuple(reading.tokens[ahead:])
+    names = rows[ahead:]
     return Map(
         site=site,
         heads=tuple(site.part(head) for head in heads),
@@ -147,17 +157,16 @@ def _weight_map(site: Site, weights: Weights, reading: Reading, wanted: Wanted, 
         numbers=numbers_HQK[heads],
         first=first if site.columns == "read" else 0,
         ahead=ahead,
-        more=lambda rows: compute(rows)[heads],
+        more=lambda places: compute(places)[heads],
     )
 
 
-def _value_map(site: Site, values: Tensor, reading: Reading, wanted: Wanted, first: int, last: int) -> Map:
+def _value_map(site: Site, values: Tensor, reading: Reading, wanted: Wanted, first: int) -> Map:
     numbers = values[0].cpu()
     numbers_HTD = numbers.unsqueeze(0) if numbers.dim() == 2 else numbers
-    begin = 0 if site.rows == "given" else first
-    names = reading.given_names if site.rows == "given" else tuple(reading.tokens)
+    begin, names = _rows_of(site, reading, first)
     end = min(begin + numbers_HTD.shape[1], len(names))
-    chosen = checked(wanted.rows, end, "row", begin)
+    chosen = checked([-1] if site.rows == "whole" else wanted.rows, end, "row", begin)
     heads = checked(wanted.heads, len(numbers_HTD), "head") if len(site.axes) == 4 else [0]
     return Map(
         site=site,
@@ -214,20 +223,40 @@ def _predictions(
         done = end
 
 
-def _tell(
-    prediction: Prediction,
-    start: int,
-    stop: int,
-    ids: list[int],
-    tokenizer: Tokenizer,
-    top: int,
-    surprisal: list[float | None],
-    likeliest: list[list[tuple[str, float]]],
-) -> None:
-    """Append the surprisal of the token after each position, and the likeliest tokens at each position."""
-    log_probs_TV = prediction.log_probs()[0].cpu()
-    best = log_probs_TV.exp().topk(min(top, log_probs_TV.shape[1]), 1)
-    for indices, values in zip(best.indices.tolist(), best.values.tolist(), strict=True):
-        likeliest.append([(tokenizer.name(token), p) for token, p in zip(indices, values, strict=True)])
-    for place, token in enumerate(ids[start + 1 : stop + 1]):
-        surprisal.append(-float(log_probs_TV[place, token]) if token < log_probs_TV.shape[1] else None)
+@final
+class _Told:
+    """The figures of each token and of each position, in the order of the text."""
+
+    def __init__(self) -> None:
+        self.surprisal = list[float | None]([None])
+        self.ranks = list[int | None]([None])
+        self.likeliest = list[list[tuple[str, float]]]()
+
+    def add(
+        self, prediction: Prediction, start: int, stop: int, ids: list[int], tokenizer: Tokenizer, top: int
+    ) -> None:
+        """Add the positions from `start` to `stop`, and the figures of the token after each position."""
+        log_probs_TV = prediction.log_probs()[0].cpu()
+        best = log_probs_TV.exp().topk(min(top, log_probs_TV.shape[1]), 1)
+        for indices, values in zip(best.indices.tolist(), best.values.tolist(), strict=True):
+            self.likeliest.append(
+                [(tokenizer.name(token), p) for token, p in zip(indices, values, strict=True)]
+            )
+        for place, token in enumerate(ids[start + 1 : stop + 1]):
+            known = token < log_probs_TV.shape[1]
+            self.surprisal.append(-float(log_probs_TV[place, token]) if known else None)
+            above = log_probs_TV[place] > log_probs_TV[place, token] if known else None
+            self.ranks.append(None if above is None else 1 + int(above.sum()))
+
+
+@torch.inference_mode()
+def distribution(model: LanguageModel, reading: Reading, place: int) -> Tensor:
+    """(V): the log-probabilities of the token after a position, as `observe` computes them."""
+    ids = reading.ids[:-1] if reading.ended else reading.ids
+    checked([place], len(ids), "position")
+    first, last = _window(len(ids), model.context, None)
+    prediction, _ = model(torch.tensor([ids[first:last]], device=model.device), _begin(model, reading))
+    for part, start, stop in _predictions(model, reading, ids, prediction, (first, last)):
+        if start <= place < stop:
+            return part.at(torch.tensor([[place - start]], device=model.device)).log_probs()[0, 0].cpu()
+    raise AssertionError("_predictions yields every position")

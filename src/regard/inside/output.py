@@ -11,8 +11,9 @@ import numpy as np
 import torch
 
 from regard.errors import UserError
+from regard.inside.drawing import chart_to_svg, svg_to_png
 from regard.inside.page import page
-from regard.inside.pictures import Panel, arcs, bars, before_and_after, draw, heat_map, mosaic, to_png
+from regard.inside.pictures import Panel, arcs, bars, before_and_after, draw, heat_map, mosaic
 from regard.inside.record import Map, Record
 from regard.machine.disk import write_atomically
 from regard.parts.look import Site
@@ -101,6 +102,8 @@ def picture(record: Record, form: Form = "auto", title: str = "") -> str:
 
 def _parts(record: Record) -> str:
     """Draw the terms of the last prediction as bars; without terms, the likeliest tokens."""
+    if record.labels is not None:
+        return bars(np.array([p for _, p in record.labels]), [name for name, _ in record.labels], "labels")
     if record.parts is None or not record.parts_at:
         last = record.likeliest[-1]
         return bars(
@@ -158,10 +161,8 @@ def _as_record(array: np.ndarray, tokens: list[str]) -> Record:
 
 def write_chart(chart: Any, out: Path) -> None:
     """Write an altair chart as .svg or .png."""
-    import vl_convert
-
-    write_picture(vl_convert.vegalite_to_svg(chart.to_json()), out)
+    write_picture(chart_to_svg(chart), out)
 
 
 def write_picture(svg: str, out: Path) -> None:
-    write_atomically(Path(out), svg.encode() if Path(out).suffix == ".svg" else to_png(svg))
+    write_atomically(Path(out), svg.encode() if Path(out).suffix == ".svg" else svg_to_png(svg))

@@ -239,13 +239,6 @@ def table(
     return _svg(max(left + len(columns) * wide + 8, _wide(title)), top + len(rows) * high + 8, marks)
 
 
-def to_png(svg: str) -> bytes:
-    """Convert a picture to PNG at twice its size."""
-    import vl_convert
-
-    return vl_convert.svg_to_png(svg, scale=2)
-
-
 def draw(
     array: np.ndarray,
     rows: Sequence[str] | None = None,

@@ -112,6 +112,9 @@ class Record(Table):
     parts_first: int = 0  # the position of the first column of the parts
     right: frozenset[tuple[int, int]] | None = None  # the gold links as (row, column), if they are known
     notes: list[str] = field(default_factory=list)
+    labels: list[tuple[str, float]] | None = None  # the likeliest labels of the text, with probabilities
+    # The place of each token among all tokens, the likeliest first: 1, 2, ...; None where surprisal is None.
+    ranks: list[int | None] = field(default_factory=list)
 
     def weights(self) -> dict[str, Map]:
         """The maps that hold weights."""
@@ -167,6 +170,7 @@ class Record(Table):
             "likeliest": [
                 [{"token": token, "probability": p} for token, p in position] for position in self.likeliest
             ],
+            **({} if self.labels is None else {"labels": dict(self.labels)}),
             "given": self.given,
             "right": None if self.right is None else sorted(self.right),
             "maps": {site: site_map.to_json() for site, site_map in self.maps.items()},

@@ -9,6 +9,7 @@ from typing import Any
 
 from regard.inside.output import PICTURES, check_ending, write_picture
 from regard.machine.disk import write_atomically
+from regard.tables import cell_width, fit, harmless
 
 ENDINGS = (".html", ".svg", ".png", ".json")
 STYLE = (
@@ -91,11 +92,11 @@ def _part(part: Part) -> str:
 
 def text_table(table: Table) -> str:
     """Write the table as aligned lines for a terminal."""
-    cells = [list(table.columns), *(list(row) for row in table.rows)]
-    widths = [max(len(row[column]) for row in cells) for column in range(len(table.columns))]
+    cells = [[harmless(cell, kept="") for cell in row] for row in (table.columns, *table.rows)]
+    widths = [max(cell_width(row[column]) for row in cells) for column in range(len(table.columns))]
     lines = []
     for row in cells:
         first, *others = zip(row, widths, strict=True)
-        numbers = "".join(f"  {cell:>{width}}" for cell, width in others)
-        lines.append(f"{first[0]:<{first[1]}}{numbers}".rstrip())
+        numbers = "".join(f"  {fit(cell, width, right=True)}" for cell, width in others)
+        lines.append(f"{fit(*first)}{numbers}".rstrip())
     return "\n".join(lines)

@@ -4,8 +4,8 @@ import glob
 import hashlib
 import json
 import os
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -14,29 +14,71 @@ from filelock import FileLock, Timeout
 from safetensors import SafetensorError
 from safetensors.torch import save_file
 
-from regard.errors import Busy, MachineError
+from regard.errors import Busy, MachineError, UserError
 
+BEGUN = ".regard-"  # begins the temporary names; a process that was killed may leave such a file
 LOCK = ".lock"  # locked by the process that writes into the folder; a dead process holds no lock
 
 
 @contextmanager
-def lock_folder(folder: Path) -> Iterator[None]:
-    """Hold the lock of an output folder. The folder is made if it is missing."""
-    folder.mkdir(parents=True, exist_ok=True)
-    lock = FileLock(folder / LOCK)
+def lock_folder(folder: Path) -> Iterator[bool]:
+    """Hold the lock of an output folder. The value says whether this process made the folder."""
+    created = make_folder(folder)
+    try:
+        with lock_file(folder / LOCK, folder, "into this folder"):
+            yield created
+    except (OSError, SafetensorError) as error:
+        if not folder.is_dir():
+            raise MachineError(
+                f"{folder}: the folder was removed while regard was writing into it"
+            ) from error
+        raise
+
+
+@contextmanager
+def lock_file(path: Path, name: Path, place: str = "it") -> Iterator[None]:
+    """Hold a lock for what `name` names. The operating system releases it when the process dies."""
+    lock = FileLock(path)
     try:
         lock.acquire(timeout=0)
     except Timeout:
         raise Busy(
-            f"{folder}: another process is writing into this folder; wait for it or choose another `out`"
+            f"{name}: another process is writing {place}; wait for it or choose another name"
         ) from None
     try:
         yield
     finally:
-        # the file is removed while the lock is held: a process that waits for a removed file notices and
+        # the file is removed while the lock is held: a process that has opened a removed file notices and
         # makes another
-        (folder / LOCK).unlink(missing_ok=True)
+        path.unlink(missing_ok=True)
         lock.release()
+
+
+def make_folder(folder: Path) -> bool:
+    """Make a folder and its parents. Return whether the folder is new."""
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        folder.mkdir()
+    except FileExistsError:
+        if folder.is_dir():
+            return False
+        kind = "a link to a folder that is missing" if folder.is_symlink() else "a file, not a folder"
+        raise UserError(f"{folder}: is {kind}; choose another `out`") from None
+    flush(folder.parent)
+    return True
+
+
+def remove_begun(folder: Path, names: Iterable[str], created: bool) -> None:
+    """Remove what this process has begun and not finished: files by name, then the folder, if it is new.
+
+    Anything else stays, and keeps the folder.
+    """
+    for name in names:
+        (folder / name).unlink(missing_ok=True)
+    if created:
+        (folder / LOCK).unlink(missing_ok=True)
+        with suppress(OSError):  # the folder holds something else
+            folder.rmdir()
 
 
 def write_atomically(path: Path, data: bytes) -> None:
@@ -44,13 +86,35 @@ def write_atomically(path: Path, data: bytes) -> None:
 
     A kill leaves the old file or the new one.
     """
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    with written_beside(path) as beside:
+        beside.write_bytes(data)
+
+
+@contextmanager
+def written_beside(path: Path) -> Iterator[Path]:
+    """A temporary name for a file. At the end, the file is flushed to disk and renamed."""
+    temporary = path.with_name(f"{BEGUN}{_short(path.name)}.{os.getpid()}.tmp")
     try:
-        temporary.write_bytes(data)
+        yield temporary
         flush(temporary)
         os.replace(temporary, path)
+        flush(path.parent)
+    except OSError as error:
+        if error.filename == str(temporary):
+            error.filename = str(path)  # the user knows the file by this name
+        raise
     finally:
         temporary.unlink(missing_ok=True)
+
+
+def _short(name: str) -> str:
+    """A name that may have letters before and after it: systems allow 255 bytes."""
+    return name.encode()[-200:].decode(errors="ignore")
+
+
+def is_begun(name: str) -> bool:
+    """Whether a file or folder was left by a process that died while it wrote it, or is a lock."""
+    return name == LOCK or (name.startswith(BEGUN) and name.endswith(".tmp"))
 
 
 def write_json(data: dict[str, Any], path: Path) -> None:
@@ -58,12 +122,15 @@ def write_json(data: dict[str, Any], path: Path) -> None:
 
 
 def write_tensors(tensors: Mapping[str, torch.Tensor], path: Path) -> None:
+    """Write tensors and wait until they are on the disk."""
     try:
         save_file({name: tensor.contiguous() for name, tensor in tensors.items()}, path)
     except SafetensorError as error:
+        name = path.name.removeprefix(BEGUN).partition(".safetensors")[0] + ".safetensors"
         raise MachineError(
-            f"{path.name} could not be written ({error}): free some room or write elsewhere with `out`"
+            f"{name} could not be written ({error}): free some room or write elsewhere with `out`"
         ) from None
+    flush(path)
 
 
 def file_hash(path: Path) -> str:
@@ -95,3 +162,10 @@ def flush(path: Path) -> None:
         os.fsync(handle)
     finally:
         os.close(handle)
+
+
+def flush_tree(path: Path) -> None:
+    """Wait until a file, or a folder with all that it holds, is on the disk."""
+    for inner in path.rglob("*") if path.is_dir() else ():
+        flush(inner)
+    flush(path)

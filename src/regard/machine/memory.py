@@ -1,4 +1,4 @@
-"""Settings of glibc's malloc. Other C libraries are left as they are.
+"""The memory that there is, and settings of glibc's malloc. Other C libraries are left as they are.
 
 glibc's defaults are wrong in two cases. While n-grams are counted, glibc keeps freed blocks of up to 32 MB in
 its heap, and tables that stay in use pin these blocks down: counting wikitext-2 at order 5 peaks 70 MB
@@ -7,12 +7,41 @@ their pages again for the next step: up to half of a step's time (docs/benchmark
 """
 
 import ctypes
+import os
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from regard.errors import UserError
 
 TRIM_THRESHOLD, MMAP_THRESHOLD, MMAP_MAX = -1, -3, -4  # numbers of malloc.h
 NEVER, MIB = 2**31 - 1, 2**20
+GROUP_LIMITS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")  # of containers
+
+
+def check_memory(size: float, what: str) -> None:
+    """Refuse a size that needs more bytes than there are, before they are allocated."""
+    there = usable_memory()
+    if size > there:
+        needs = f"{what} needs at least {size / 1e9:,.1f} GB of memory"
+        raise UserError(f"{needs}, and this machine has {there / 1e9:,.1f}; choose a smaller number")
+
+
+def usable_memory() -> int:
+    """The bytes of memory of this machine, or fewer if its container or `ulimit -v` allows fewer."""
+    limits = list[int]()
+    with suppress(ValueError, OSError, AttributeError):  # a system without sysconf
+        limits.append(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
+    for path in GROUP_LIMITS:
+        with suppress(OSError, ValueError):
+            limits.append(int(Path(path).read_text()))
+    with suppress(ImportError):
+        import resource
+
+        limit, _ = resource.getrlimit(resource.RLIMIT_AS)
+        limits += [limit] if limit != resource.RLIM_INFINITY else []
+    return min(limits, default=sys.maxsize)
 
 
 def release_freed_memory() -> None:

@@ -44,6 +44,7 @@ KINDS = {
         "recurrent-translator": "regard.models.recurrent_translator:RecurrentTranslator",
         "transformer-translator": "regard.models.transformer_translator:TransformerTranslator",
     },
+    "classifiers": {"classifier": "regard.models.classifier:Classifier"},
 }
 FAMILIES = {name: place for families in KINDS.values() for name, place in families.items()}
 GROUP = "regard.families"

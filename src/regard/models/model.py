@@ -150,6 +150,5 @@ def as_kind(model: Model, kind: type[M]) -> M:
     """Return the model if it is of this kind. A UserError names the verb that uses the model otherwise."""
     if isinstance(model, kind):
         return model
-    article = "an" if model.family[0] in "aeiou" else "a"
     use = f"use regard {model.verb}, or name a run that {kind.purpose}"
-    raise UserError(f"this run is {article} {model.family}, which {model.does}: {use}")
+    raise UserError(f"this run ({model.family}) {model.does}: {use}")

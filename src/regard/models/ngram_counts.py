@@ -19,8 +19,11 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from regard.machine.memory import release_freed_memory
+from regard.errors import UserError
+from regard.machine.memory import check_memory, release_freed_memory
 from regard.tokens.contract import Encoded
+
+LONG = 16  # an order above which nearly every n-gram occurs once
 
 
 @dataclass(frozen=True)
@@ -34,6 +37,7 @@ class Counts:
 
 def count(text: Encoded, vocabulary_size: int, order: int) -> deque[Counts]:
     """Count the n-grams of every order from 1 to `order`. No n-gram crosses the end of a document."""
+    _check_order(text, order)
     word_N, place_N = _with_starts(text, vocabulary_size)
     words = torch.bincount(word_N, minlength=vocabulary_size + 1)
     words[vocabulary_size] = 0  # the start mark is never predicted
@@ -54,6 +58,15 @@ def count(text: Encoded, vocabulary_size: int, order: int) -> deque[Counts]:
         node_N = torch.full_like(word_N, -1)
         node_N[end_M] = torch.cumsum(new_M, 0, dtype=torch.int32).sub_(1)
     return tables
+
+
+def _check_order(text: Encoded, order: int) -> None:
+    """Refuse an order that the text or the memory cannot hold, with a figure."""
+    longest = int(text.lengths_D.max())
+    if order > max(longest + 1, LONG):
+        raise UserError(f"`order` {order} is longer than the longest document, which has {longest} tokens")
+    # Beyond order 16 nearly all n-grams of a text are different: 16 bytes each, a key and two numbers.
+    check_memory(16 * len(text) * max(0, order - LONG), f"`order` {order}")
 
 
 def _with_starts(text: Encoded, start: int) -> tuple[Tensor, Tensor]:

@@ -27,6 +27,7 @@ class RowModel(Model, ABC):
 
     # The numbers of a call belong to rows, such as (B, L), or to positions, such as (B, T, D).
     answers: ClassVar[Literal["rows", "positions"]]
+    batch_tokens: int = 1 << 14  # the maximal number of tokens in a call when texts are measured
     loss: Callable[..., Tensor]  # (**inputs of a batch) -> the sum of the losses of its examples
 
     def __init__(self, vocabulary_size: int, config: Any):

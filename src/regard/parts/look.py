@@ -15,7 +15,8 @@ from torch import Tensor
 from regard.errors import UserError
 
 Holds = Literal["weights", "scores", "values"]
-Side = Literal["read", "given"]  # the tokens of the call, or the source that the state began with
+# The tokens of the call, the source that the state began with, or a single row for the whole text.
+Side = Literal["read", "given", "whole"]
 
 
 @dataclass(frozen=True)
@@ -213,6 +214,12 @@ class Look:
             weights_BHQK = self._changes[self._prefix + site](weights_BHQK, place)
         self.watch(site, lambda rows=None: weights_BHQK if rows is None else weights_BHQK[:, :, rows])
         return weights_BHQK
+
+    def arrange(self, sites: Iterable[str], change: Callable[[Tensor], Tensor]) -> None:
+        """Put the watched values of sites into another order of positions."""
+        for name in (self._prefix + site for site in sites):
+            if name in self.values:
+                self.values[name] = change(self.values[name])
 
     def watch(self, site: str, weights: Weights) -> None:
         """Store a function that computes the weights or scores of a site, if the site is watched."""

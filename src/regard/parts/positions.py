@@ -160,7 +160,7 @@ class Alibi(Positions):
         return -slope_H.view(1, -1, 1, 1) * distance_BQK.unsqueeze(1)
 
 
-def frequencies(width: int, device: torch.device | str = "cpu") -> Tensor:
+def frequencies(width: int, device: torch.device | str | None = None) -> Tensor:
     """Return w_i = 10000^(-2i/width) for i < width/2."""
     return torch.exp(
         torch.arange(0, width, 2, device=device, dtype=torch.get_default_dtype())

@@ -88,10 +88,23 @@ class Recurrence(nn.Module):
     runs position by position.
     """
 
-    def __init__(self, cell: CellName, layers: int, width: int, dropout: float, weight_dropout: float):
+    def __init__(
+        self,
+        cell: CellName,
+        layers: int,
+        width: int,
+        dropout: float,
+        weight_dropout: float,
+        *,
+        inputs: int | None = None,
+        first: int = 0,
+    ):
+        """`inputs` is the width of the inputs, if it differs; `first` is the number of the first layer."""
         super().__init__()
         library = {"rnn": nn.RNN, "lstm": nn.LSTM, "gru": nn.GRU}[cell]
-        self.kernels = nn.ModuleList(library(width, width, batch_first=True) for _ in range(layers))
+        widths = [inputs or width, *[width] * (layers - 1)]
+        self.kernels = nn.ModuleList(library(size, width, batch_first=True) for size in widths)
+        self.first = first
         self.cell = cell
         self.width = width
         self.dropout = dropout
@@ -105,7 +118,9 @@ class Recurrence(nn.Module):
         for layer in range(len(self.kernels)):
             for part, axes in parts.items():
                 names = GATES[self.cell] if part == "gates" else ()
-                sites.append(values_at(f"layer{layer}.{part}", axes, remembers=True, parts=names))
+                sites.append(
+                    values_at(f"layer{self.first + layer}.{part}", axes, remembers=True, parts=names)
+                )
         return declare(*sites)
 
     def begin(self, rows: int) -> tuple[Tensor, Tensor | None]:
@@ -129,12 +144,12 @@ class Recurrence(nn.Module):
             begin = [state_BLD[:, layer] for state_BLD in before]
             out_BTD, *end = self._layer(kernel, x_BTD, begin, packed)
             if look is not None:
-                site = f"layer{layer}"
+                site = f"layer{self.first + layer}"
                 if look.changes(f"{site}.gates") or look.changes(f"{site}.cell"):
                     out_BTD, *end = self._step_by_step(kernel, x_BTD, begin, packed.length_B, look, site)
                 elif self.cell != "rnn":
                     self._watch(kernel, x_BTD, out_BTD, begin, look, site)
-            x_BTD = at_site(look, f"layer{layer}.hidden", out_BTD)
+            x_BTD = at_site(look, f"layer{self.first + layer}.hidden", out_BTD)
             ends.append(end)
         read_B = (packed.length_B > 0).view(-1, 1, 1)
         stacked = (torch.stack(end, 1) for end in zip(*ends, strict=True))

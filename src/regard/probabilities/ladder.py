@@ -12,6 +12,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from regard.machine.disk import written_beside
 from regard.tokens.contract import Encoded, Tokenizer
 
 PASSAGE = 48  # tokens that a report shows
@@ -46,7 +47,7 @@ class Ladder:
 
     def write(self, path: Path) -> None:
         """Write a .tsv file with a line for each token: the token, then every model's surprisal."""
-        with path.open("w", encoding="utf-8") as file:
+        with written_beside(path) as beside, beside.open("w", encoding="utf-8", newline="\n") as file:
             file.write("\t".join(["token", *self.names]) + "\n")
             for token, row in zip(self.tokens, self.nll_NM.tolist(), strict=True):
                 file.write("\t".join([_one_cell(token), *(f"{nll:.6f}" for nll in row)]) + "\n")

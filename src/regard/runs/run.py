@@ -34,7 +34,10 @@ class TextRecord:
     bytes: int
     first: int = 0  # the text begins at this character of its file: the part before it is training text
     pairs: int | None = None
+    texts: int | None = None  # the number of labelled texts
+    columns: tuple[str, ...] = ()  # of label and text, in a table of labelled texts
     held_out: bool = False
+    hold: float | None = None  # the share that was held out
     files: tuple[str, ...] = ()  # as absolute paths; none for the built-in text and standard input
     folder: str | None = (
         None  # of the run when it was written, so that text moved together with the run is found

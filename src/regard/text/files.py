@@ -110,4 +110,5 @@ def _bytes(name: str) -> bytes:
     except (gzip.BadGzipFile, EOFError, zlib.error) as error:
         raise UserError(f"{name}: not a whole gzip file ({error}); make it again with gzip") from None
     except OSError as error:
-        raise UserError(f"{name}: cannot be read ({error.strerror})") from None
+        shown = "standard input" if name == "-" else name
+        raise UserError(f"{shown}: cannot be read ({error.strerror})") from None

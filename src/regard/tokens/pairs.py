@@ -14,7 +14,7 @@ from regard.errors import UserError
 from regard.text.parallel import Parallel
 from regard.tokens.batches import Batch, Rows, shift_right
 from regard.tokens.contract import Encoded, Tokenizer
-from regard.tokens.schedule import Schedule
+from regard.tokens.schedule import Schedule, epoch_generator
 
 
 @dataclass(frozen=True)
@@ -126,7 +126,7 @@ class PairSchedule(Schedule):
     def _batches_of(self, epoch: int) -> list[Tensor]:
         """Return the batches of an epoch, as indices of pairs."""
         if epoch != self._epoch:
-            generator = torch.Generator().manual_seed(self._seed * 1_000_003 + epoch)
+            generator = epoch_generator(self._seed, epoch)
             order_P = torch.randperm(len(self._pairs), generator=generator)
             pool = max(1, POOL * self._budget // max(1, int(self._length_P.float().mean())))
             parts = [part[self._length_P[part].argsort(stable=True)] for part in order_P.split(pool)]

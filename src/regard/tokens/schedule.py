@@ -57,9 +57,22 @@ def _pieces(text: Encoded, longest: int) -> tuple[Tensor, Tensor]:
     return start_P, torch.minimum(start_P + size_P, text.ends_D.repeat_interleave(count_D))
 
 
+def epoch_generator(seed: int, epoch: int) -> torch.Generator:
+    """The random numbers of an epoch. torch takes seeds below 2 ** 64."""
+    return torch.Generator().manual_seed((seed * 1_000_003 + epoch) % 2**63)
+
+
 def _numbers_within(count_D: Tensor) -> Tensor:
     """Return 0, 1, ..., count - 1 for each count, joined into one tensor."""
     return torch.arange(int(count_D.sum())) - (count_D.cumsum(0) - count_D).repeat_interleave(count_D)
+
+
+def check_context(text: Encoded, context: int) -> None:
+    if len(text) < context:
+        raise UserError(
+            f"the training text has {len(text)} tokens, fewer than the `context` of {context}: "
+            "give more text, or lower `context`"
+        )
 
 
 class Schedule(ABC):
@@ -83,11 +96,7 @@ class WindowSchedule(Schedule):
     """
 
     def __init__(self, text: Encoded, context: int, batch: int, seed: int):
-        if len(text) < context:
-            raise UserError(
-                f"the training text has {len(text)} tokens, fewer than the `context` of {context}: "
-                "give more text, or lower `context`"
-            )
+        check_context(text, context)
         self._length = min(context, int((text.ends_D - text.starts_D).max()))
         # A long document is cut into pieces, each with a random phase of its own, so that the positions of
         # words in windows vary within an epoch.
@@ -97,7 +106,7 @@ class WindowSchedule(Schedule):
     def _cut(self, epoch: int) -> None:
         if epoch == self._epoch:
             return
-        generator = torch.Generator().manual_seed(self._seed * 1_000_003 + epoch)
+        generator = epoch_generator(self._seed, epoch)
         length_D = self._ends_D - self._starts_D
         phase_D = (torch.rand(len(length_D), generator=generator) * self._length).long()
         phase_D[length_D <= self._length] = 0
@@ -135,13 +144,14 @@ class LaneSchedule(Schedule):
             advice = f"a `batch` of {batch} rows needs at least {2 * batch}: give more text, or lower `batch`"
             raise UserError(f"the training text has {len(text)} tokens; {advice}")
         self._start_P, self._end_P = _pieces(text, -(-len(text) // batch))
-        self._segment, self._batch, self._seed, self._epoch = segment, batch, seed, -1
+        longest = int((self._end_P - self._start_P).max())
+        self._segment, self._batch, self._seed, self._epoch = min(segment, longest), batch, seed, -1
 
     def _fill_lanes(self, epoch: int) -> None:
         """Assign the shuffled pieces, each to the shortest lane so far, and divide lanes into segments."""
         if epoch == self._epoch:
             return
-        generator = torch.Generator().manual_seed(self._seed * 1_000_003 + epoch)
+        generator = epoch_generator(self._seed, epoch)
         order = torch.randperm(len(self._start_P), generator=generator)
         segments_P = torch.ceil((self._end_P - self._start_P) / self._segment).long()
         lanes: list[list[int]] = [[] for _ in range(self._batch)]

@@ -4,15 +4,24 @@ Every text can be encoded, so there is no unknown token.
 """
 
 import json
+import re
 from functools import cached_property
 from typing import Any, final
 
 import numpy as np
 from tokenizers import Tokenizer as Library
-from tokenizers import decoders, models, pre_tokenizers, trainers
+from tokenizers import pre_tokenizers
 
 from regard.text.documents import Document
+from regard.tokens.bpe_training import train_library
 from regard.tokens.contract import Tokenizer, with_ends
+
+PIECE, BATCH = (
+    1 << 16,
+    1 << 21,
+)  # letters of a piece of a document, and of the pieces that are encoded at once
+# A word of byte-level encoding may begin with a space, but never goes on over one.
+BOUNDARY = re.compile(r"[^\W_](?=[ \n])")
 
 
 @final
@@ -34,17 +43,7 @@ class SubwordTokenizer(Tokenizer):
     @classmethod
     def train(cls, texts: list[str], document: Document, size: int) -> "SubwordTokenizer":
         """Train a tokenizer with `size` tokens, end token included."""
-        library = Library(models.BPE())
-        library.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-        library.decoder = decoders.ByteLevel()
-        trainer = trainers.BpeTrainer(
-            vocab_size=size - 1,  # the end token is added to these
-            initial_alphabet=sorted(pre_tokenizers.ByteLevel.alphabet()),
-            show_progress=False,
-        )
-        library.train_from_iterator(
-            (line for text in texts for line in text.splitlines(keepends=True)), trainer
-        )
+        library = train_library(texts, size - 1)  # the end token is added to these
         return cls(library, document)
 
     @classmethod
@@ -54,10 +53,35 @@ class SubwordTokenizer(Tokenizer):
         )
 
     def encode_documents(self, documents: list[str]) -> tuple[np.ndarray, np.ndarray]:
-        encodings = self._library.encode_batch_fast(documents)
-        encoded = [np.array(encoding.ids, dtype=np.int32) for encoding in encodings]
-        lengths = np.fromiter(map(len, encoded), dtype=np.int64, count=len(encoded))
-        return with_ends(np.concatenate(encoded), lengths, self.end)
+        pieces_D = [self._pieces(document) for document in documents]
+        encoded_P = self._encode([piece for pieces in pieces_D for piece in pieces])
+        lengths_P = np.fromiter(map(len, encoded_P), dtype=np.int64, count=len(encoded_P))
+        first_D = np.cumsum([0, *(len(pieces) for pieces in pieces_D[:-1])])
+        return with_ends(np.concatenate(encoded_P), np.add.reduceat(lengths_P, first_D), self.end)
+
+    def _pieces(self, document: str) -> list[str]:
+        """Cut a long document between words, if this changes no token."""
+        library = self._library
+        plain = library.normalizer is None and library.post_processor is None and library.truncation is None
+        words = library.pre_tokenizer
+        if not plain or not isinstance(words, pre_tokenizers.ByteLevel) or words.add_prefix_space:
+            return [document]
+        pieces, start = list[str](), 0
+        while found := BOUNDARY.search(document, start + PIECE):
+            pieces.append(document[start : found.end()])
+            start = found.end()
+        return [*pieces, document[start:]]
+
+    def _encode(self, pieces: list[str]) -> list[np.ndarray]:
+        """Encode a few pieces at once: the library needs some 200 bytes for each token, an id needs four."""
+        encoded, first, letters = list[np.ndarray](), 0, 0
+        for end, piece in enumerate(pieces, 1):
+            letters += len(piece)
+            if letters > BATCH or end == len(pieces):
+                batch = self._library.encode_batch_fast(pieces[first:end])
+                encoded += [np.array(encoding.ids, dtype=np.int32) for encoding in batch]
+                first, letters = end, 0
+        return encoded
 
     @cached_property
     def _bytes(self) -> list[bytes]:

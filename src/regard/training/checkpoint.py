@@ -9,7 +9,8 @@ renamed, so that a kill at any moment leaves the last complete checkpoint.
 import itertools
 import json
 import os
-import shutil
+import re
+from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, final
@@ -21,13 +22,14 @@ from torch import Tensor
 
 from regard.boundary import parse_json
 from regard.errors import UserError, notify
-from regard.machine.disk import file_hash, flush, write_tensors
+from regard.machine.disk import BEGUN, file_hash, flush, write_tensors
 from regard.models.contract import LanguageModel, State
 from regard.models.model import Model, as_kind
 from regard.training.task import Progress
 from regard.training.weights import BestWeights, with_prefix
 
 TENSORS, PROGRESS, HASH = "tensors.safetensors", "progress.json", "sha256"
+UNFINISHED = f"{BEGUN}checkpoint.tmp"
 KEEP = 2  # the number of checkpoints; the second newest is used if the newest is damaged
 
 
@@ -82,21 +84,22 @@ def save_checkpoint(out: Path, step: int, tensors: dict[str, Tensor], progress: 
         if _read(folder) is not None:  # the step was repeated, so the folder already holds the same numbers
             return
         set_aside(folder)
-    temporary = out / f"{folder.name}.tmp"
-    shutil.rmtree(temporary, ignore_errors=True)
-    temporary.mkdir()
+    # The temporary folder has one name. What a killed process left there is written over.
+    temporary = out / UNFINISHED
+    temporary.mkdir(exist_ok=True)
     try:
         write_tensors(tensors, temporary / TENSORS)
         record = {**progress, HASH: file_hash(temporary / TENSORS)}
-        (temporary / PROGRESS).write_text(json.dumps(record))
-        for path in (temporary / TENSORS, temporary / PROGRESS, temporary):
-            flush(path)
+        (temporary / PROGRESS).write_bytes(json.dumps(record).encode())
+        flush(temporary / PROGRESS)
+        flush(temporary)
         os.rename(temporary, folder)
-        flush(out)
-    finally:
-        shutil.rmtree(temporary, ignore_errors=True)
+        flush(out)  # before an older checkpoint goes
+    except BaseException:
+        _remove(temporary)
+        raise
     for older in checkpoints(out)[:-KEEP]:
-        shutil.rmtree(older)
+        _remove(older)
 
 
 def load_checkpoint(out: Path) -> tuple[dict[str, Tensor], Progress] | None:
@@ -152,14 +155,23 @@ def set_aside(folder: Path) -> Path:
 
 
 def remove_checkpoints(out: Path) -> None:
-    """Remove all checkpoints of a run."""
+    """Remove all checkpoints of a finished run: its model holds what they hold."""
     for folder in checkpoints(out):
-        shutil.rmtree(folder)
+        _remove(folder)
+
+
+def _remove(folder: Path) -> None:
+    """Remove a checkpoint that is not needed any more. Whatever else lies in its folder stays."""
+    for name in (TENSORS, PROGRESS):
+        (folder / name).unlink(missing_ok=True)
+    with suppress(OSError):  # the folder holds something else
+        folder.rmdir()
 
 
 def checkpoints(out: Path) -> list[Path]:
     """Return the checkpoints of a run, the oldest first."""
-    return sorted(path for path in out.glob("checkpoint-*") if path.suffix != ".tmp")
+    whole = (path for path in out.glob("checkpoint-*") if re.fullmatch(r"checkpoint-\d{8,}", path.name))
+    return sorted(whole, key=lambda path: int(path.name.partition("-")[2]))
 
 
 def optimiser_tensors(optimisers: list[torch.optim.Optimizer]) -> dict[str, Tensor]:

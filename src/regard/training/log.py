@@ -5,12 +5,14 @@ metrics.jsonl and samples.txt are equal, to the bit, in a repeated training. The
 
 import json
 import math
+import os
 from pathlib import Path
 
 import torch
 from torch import Tensor
 
-from regard.errors import MachineError
+from regard.errors import MachineError, notify
+from regard.machine.disk import write_atomically
 from regard.training.board import Board
 from regard.training.task import Progress
 
@@ -46,11 +48,7 @@ class Log:
     def __init__(self, out: Path, progress: Progress, tensorboard: bool):
         self._out = out
         for name in (METRICS, TIMING, SAMPLES):
-            path = out / name
-            lines = path.read_text("utf-8").splitlines(keepends=True) if path.exists() else []
-            starts = [number for number, line in enumerate(lines) if name != SAMPLES or line.startswith(HEAD)]
-            end = starts[progress.metrics] if progress.metrics < len(starts) else len(lines)
-            path.write_text("".join(lines[:end]), "utf-8")
+            _cut(out / name, b"" if name != SAMPLES else HEAD.encode(), progress.metrics)
         self._board = Board(out / "tensorboard", progress.step) if tensorboard else None
 
     def write(
@@ -84,6 +82,21 @@ class Log:
     def _append(self, name: str, text: str) -> None:
         with (self._out / name).open("a", encoding="utf-8") as file:
             file.write(text + "\n")
+            file.flush()
+            os.fsync(file.fileno())  # a checkpoint counts on these lines
 
 
 HEAD = "--- step "
+
+
+def _cut(path: Path, head: bytes, count: int) -> None:
+    """Remove what a stopped training wrote after the first `count` validations. `head` begins each one."""
+    lines = path.read_bytes().split(b"\n") if path.exists() else []
+    starts = [number for number, line in enumerate(lines) if line and line.startswith(head)]
+    if count < len(starts):
+        kept = lines[: starts[count]]
+        write_atomically(path, b"".join(line + b"\n" for line in kept))
+        return
+    if count > len(starts):
+        notify(f"{path} has lost lines: it holds {len(starts)} of {count} validations")
+    path.touch()

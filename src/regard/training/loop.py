@@ -13,6 +13,7 @@ from regard.machine.memory import keep_freed_memory
 from regard.machine.signals import delayed_stop
 from regard.models.model import M, Model
 from regard.training.checkpoint import Checkpoints
+from regard.training.film import Film
 from regard.training.gradients import make_gradients
 from regard.training.log import Log, Losses
 from regard.training.optimisers import make_optimisers, rate, set_rate
@@ -41,6 +42,7 @@ def descend(
     progress, state = checkpoints.restore()
     log, losses, budget = Log(out, progress, options.tensorboard), Losses(), Budget(options, batches)
     watch = Watch(model, machine, listener, progress)
+    film = Film(out, model, progress, options.film)
 
     def validate() -> None:
         losses.settle(progress)
@@ -54,6 +56,7 @@ def descend(
             progress, train_loss, valid_loss, judged, optimisers[0].param_groups[0]["lr"], task.sample(model)
         )
         weights.judge(progress, judged)
+        film.add()
         model.train()
 
     model.train()

@@ -10,7 +10,7 @@ from regard.boundary import build
 from regard.errors import UserError
 from regard.models import FAMILIES, family_class
 from regard.models.model import Model
-from regard.ranges import check_at_least
+from regard.ranges import check_at_least, check_share, check_sizes
 from regard.tokens.choose import TokenOptions
 
 # The options that are paths of files.
@@ -18,6 +18,7 @@ PATHS = (
     "text",
     "valid",
     "test",
+    "labelled",
     "source",
     "target",
     "pairs",
@@ -25,8 +26,9 @@ PATHS = (
     "valid_target",
     "vocabulary",
 )
+MOST_ACCUMULATED = 1 << 16  # batches of one step, which are read before it begins
 LENGTHS = ("steps", "minutes", "epochs")  # the options of the length of a training
-SEVERAL = ("text", "valid", "test")  # the options that may be several paths
+SEVERAL = ("text", "valid", "test", "labelled")  # the options that may be several paths
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -110,6 +112,41 @@ class PairOptions(OutputOptions):
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
+class LabelOptions(OutputOptions):
+    """The data options of families that read labelled texts."""
+
+    unused: ClassVar[dict[str, str]] = {"segment": "it reads whole texts"}
+
+    labelled: tuple[str, ...] = ()
+    """Labelled texts: lines label TAB text, a table with `columns`, or JSON lines (.jsonl) with the fields
+    label and text. Without them, the built-in reviews."""
+    columns: str | None = None
+    """The columns of label and text, as LABEL,TEXT, in a table whose first line names them; or the fields of
+    JSON lines."""
+    valid: tuple[str, ...] = ()
+    """Validation texts of the same form. Without them, a tenth of each label is held out."""
+    test: tuple[str, ...] = ()
+    """Test texts of the same form. The run stores their path, and `regard evaluate` measures them by
+    default."""
+    hold: float = 0.1
+    """Share of the texts of each label to hold out for validation, if no validation texts are given; 0: hold
+    out nothing."""
+    word_dropout: float = 0.1
+    """Share of words that are read as <unk> in training, so that words never seen can be read later."""
+    stop_on: Literal["loss", "accuracy"] = "loss"
+    """The figure that decides which weights are best."""
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.hold <= 0.5:
+            raise UserError("`hold` must lie between 0 and 0.5")
+        check_share(word_dropout=self.word_dropout)
+
+    def column_names(self) -> list[str]:
+        """Return the names in `columns`."""
+        return self.columns.split(",") if self.columns else []
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class TrainingOptions:
     """The options of the training loop."""
 
@@ -154,6 +191,8 @@ class TrainingOptions:
     """Number of steps between validations. Each validation is followed by a checkpoint."""
     patience: int = 0
     """Stop after this many validations without an improvement; 0: never stop early."""
+    film: bool = False
+    """Keep the weights of every validation in the run folder, for `regard film` (families with attention)."""
     tensorboard: bool = False
     """Also write the metrics for TensorBoard into the run folder (needs regard[tensorboard])."""
     size: Literal["small", "medium"] = "small"
@@ -178,6 +217,9 @@ class TrainingOptions:
             value = getattr(self, name)
             if value is not None and not 0 < value < math.inf:
                 raise UserError(f"`{name}` must be above 0")
+        if self.accumulate > MOST_ACCUMULATED:
+            most = f"`accumulate` must be at most {MOST_ACCUMULATED}"
+            raise UserError(f"{most}: a step holds all these batches")
         if sum(getattr(self, name) is not None for name in LENGTHS) > 1:
             raise UserError("give one of `steps`, `minutes` and `epochs`, not both")
         if not (0 <= self.warmup < 1 and 0 <= self.floor <= 1):
@@ -199,6 +241,7 @@ DATA_OPTIONS: dict[str, type[OutputOptions]] = {
     "text": TextOptions,
     "words": WordsOptions,
     "pairs": PairOptions,
+    "labels": LabelOptions,
 }
 
 
@@ -247,6 +290,7 @@ def read_options(family: type[Model], given: Mapping[str, Any]) -> Options:
     built: list[Any] = []
     for kind, own in zip(kinds, names, strict=True):
         built.append(build(kind, {name: value for name, value in values.items() if name in own}))
+        check_sizes(built[-1])
     data, tokens, model, *training = built
     return Options(family, data, tokens, model, training[0] if training else None)
 

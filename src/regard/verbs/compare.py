@@ -3,45 +3,56 @@
 import dataclasses
 import json
 import math
-import shutil
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from html import escape
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 from regard.boundary import parse_json
-from regard.errors import Busy, Interrupted, UserError
-from regard.machine.disk import file_hash, lock_folder, write_json
+from regard.errors import Busy, Interrupted, MachineError, UserError
+from regard.machine import streams
+from regard.machine.disk import (
+    LOCK,
+    lock_folder,
+    remove_begun,
+    write_json,
+)
 from regard.machine.threads import WaitingTime
-from regard.models import families_that_read, family_class, known_family
-from regard.models.model import Model
+from regard.models import families_that_read, family_class
 from regard.probabilities.ladder import Column, Ladder, ladders
 from regard.probabilities.measures import summarise, token_losses
 from regard.probabilities.ranking import Result, notes, ranked_rows
 from regard.runs.derived import to_best_device
 from regard.runs.formats import load
 from regard.runs.formats.folder import CONFIG, TRAINING, check_free
-from regard.tables import Table, TableRows, html_table
-from regard.text.builtin import built_in_text
+from regard.tables import Table, TableRows, harmless, html_table
 from regard.text.documents import Document
-from regard.text.files import hold_out_files, read
+from regard.text.files import read
 from regard.tokens.choose import Kind
 from regard.training.log import METRICS, TIMING
 from regard.training.options import TrainingOptions, with_defaults
 from regard.training.task import Listener, ignore_reports
 from regard.verbs.arguments import Files, Names
-from regard.verbs.compare_report import for_people, print_table, write_report
+from regard.verbs.compare_plan import (
+    TEXTS,
+    Families,
+    Family,
+    Plan,
+    check_parts,
+    of_plan,
+    text_files,
+    write_parts,
+)
+from regard.verbs.compare_report import REPORT, for_people, print_table, write_report
 from regard.verbs.parsing import parse
-from regard.verbs.printing import print_json, tell
+from regard.verbs.printing import print_json, show
 from regard.verbs.train import Trained, train
 
 PLAN, RESULTS = "plan.json", "results.json"
 TOO_BUSY = 0.25  # seconds waited in each second: a quarter of a core was missing
 Finished = Callable[[Result], None]
-Family = type[Model]
-Families = Mapping[str, Family]  # the class of each family, by its name in the table
 
 
 @dataclass(frozen=True)
@@ -75,65 +86,6 @@ class Comparison(Table):
             "notes": self.notes,
             "results": [{**asdict(result), "measure": result.measure.to_json()} for result in self.results],
         }
-
-
-@dataclass(frozen=True, kw_only=True)
-class Plan:
-    """The families and the budget of a comparison, saved so that a stopped comparison can be finished."""
-
-    families: tuple[str, ...]
-    tokens: Kind
-    document: Document
-    minutes: float | None
-    tokens_each: int | None
-    seeds: int
-    texts: dict[str, str] = dataclasses.field(
-        default_factory=dict
-    )  # the hash of each file of the comparison's text
-
-    def __post_init__(self) -> None:
-        if self.minutes is not None and self.tokens_each is not None:
-            raise UserError("give `minutes` or `tokens_each`, not both")
-        if self.minutes is not None and not 0 < self.minutes < math.inf:
-            raise UserError("`minutes` must be above 0")
-        if self.seeds < 1 or (self.tokens_each is not None and self.tokens_each < 1):
-            raise UserError("`seeds` and `tokens_each` must be 1 or more")
-        if not self.families:
-            raise UserError("name at least one family")
-        for name, choices in (("tokens", get_args(Kind)), ("document", get_args(Document))):
-            if getattr(self, name) not in choices:
-                raise UserError(f"`{name}` is one of {', '.join(choices)}; not {getattr(self, name)!r}")
-        for name in self.families:
-            if self.families.count(name) > 1:
-                raise UserError(f"{name} is named twice")
-
-    def of(self, name: str) -> tuple[str, str]:
-        """(family, tokens) of a name such as ngram, ngram:word, my_module:Family or my_module:Family:word."""
-        family, _, kind = name.rpartition(":")
-        if family and kind in get_args(Kind):
-            return family, kind
-        if known_family(family) is not None:
-            raise UserError(f"{name}: tokens are {', '.join(get_args(Kind))}")
-        return name, self.tokens
-
-    def classes(self, find: Callable[[str], Family]) -> Families:
-        """The classes of the families; `find` gives the class of a family's name."""
-        classes = {name: find(self.of(name)[0]) for name in self.families}
-        for name, family in classes.items():
-            if family.reads != "text":
-                there = ", ".join(families_that_read("text"))
-                raise UserError(f"{self.of(name)[0]} reads {family.reads}, not text; compare is for: {there}")
-        return classes
-
-    def in_minutes(self, family: Family) -> bool:
-        """Whether the budget of this family's training is a time."""
-        return self.tokens_each is None and family.learns == "descent"
-
-    def trainings(self, classes: Families) -> Iterator[tuple[str, int, str]]:
-        """(name, seed, folder). Counting gives the same with every seed, so it is done once."""
-        for name, family in classes.items():
-            for seed in range(1, 2 if family.learns == "counting" else self.seeds + 1):
-                yield name, seed, name.replace(":", "-") + (f"-{seed}" if seed > 1 else "")
 
 
 def compare(
@@ -183,19 +135,23 @@ def compare(
     )
     classes = plan.classes(family_class)
     check_free(out)
-    created = not out.exists()
-    with lock_folder(out):
+    with lock_folder(out) as created:
         check_free(out)
         try:
-            plan = dataclasses.replace(plan, texts=_write_parts(out, text))
+            plan = dataclasses.replace(plan, texts=write_parts(out, text))
             write_json(asdict(plan), out / PLAN)
             return _carry_out(plan, classes, out, listener, finished)
-        except UserError:
-            if created and not any(
-                path.name == CONFIG for path in out.rglob("*")
-            ):  # made here, and nothing in it was finished
-                shutil.rmtree(out)
+        except BaseException as error:
+            if isinstance(error, UserError) or not (out / PLAN).exists():
+                _clear(out, created)
             raise
+
+
+def _clear(out: Path, created: bool) -> None:
+    """Remove the plan and the texts if no training was begun: there is nothing to resume."""
+    if {path.name for path in out.iterdir()} <= {LOCK, PLAN, TEXTS}:
+        remove_begun(out / TEXTS, [path.name for path in (out / TEXTS).glob("*.txt")], created=True)
+        remove_begun(out, [PLAN], created)
 
 
 def _tuple(names: Names) -> tuple[str, ...]:
@@ -207,7 +163,7 @@ def _finish(out: Path, names: tuple[str, ...], listener: Listener, finished: Fin
     if not (out / PLAN).is_file():
         raise UserError(f"{out}: no comparison to resume there; give the `out` of one that was stopped")
     with lock_folder(out):
-        if (out / RESULTS).is_file() and (out / "report.html").is_file():
+        if all((out / name).is_file() for name in (RESULTS, *REPORT)):
             raise UserError(f"{out}: this comparison is finished; there is nothing to resume")
         plan = parse_json(
             Plan, (out / PLAN).read_bytes(), f"{out}: {PLAN} is damaged; compare again into another `out`"
@@ -215,17 +171,9 @@ def _finish(out: Path, names: tuple[str, ...], listener: Listener, finished: Fin
         if names not in ((), plan.families):
             began = f"this comparison began with `families` {','.join(plan.families)}"
             raise UserError(f"{out}: {began}; a resumed comparison cannot change them")
-        classes = plan.classes(family_class if names else _of_plan)
-        _check_parts(out, plan.texts)
+        classes = plan.classes(family_class if names else of_plan)
+        check_parts(out, plan.texts)
         return _carry_out(plan, classes, out, listener, finished)
-
-
-def _of_plan(name: str) -> Family:
-    """The class of a family that the plan names. A name that only a file gives is never imported."""
-    family = known_family(name)
-    if family is None:
-        raise UserError(f"{name} is neither part of regard nor installed; give the same `families` again")
-    return family
 
 
 def _carry_out(
@@ -237,7 +185,7 @@ def _carry_out(
         try:
             trained = _trained(plan, classes[name], name, seed, out, out / folder, listener)
             waited += [waiting.share() or 0.0] if plan.in_minutes(classes[name]) else []
-            result, column = _measured(name, seed, trained, _parts(out, "test"))
+            result, column = _measured(name, seed, trained, text_files(out, "test"))
         except UserError as error:
             if (
                 begun or isinstance(error, Busy) or (out / folder / CONFIG).exists()
@@ -258,7 +206,11 @@ def _carry_out(
     told = [*_busy(max(waited, default=0.0)), *notes(results), *refused]
     comparison = Comparison(out, results, told, ladders(columns))
     write_json(comparison.to_json(), out / RESULTS)
-    write_report(out, comparison.table(), told, results, comparison.ladders, asdict(plan))
+    try:
+        write_report(out, comparison.table(), told, results, comparison.ladders, asdict(plan))
+    except MachineError as error:
+        again = f"the figures are in {out / RESULTS}; draw again with: regard compare --out {out} --resume"
+        raise MachineError(f"{error}; {again}") from None
     return comparison
 
 
@@ -284,7 +236,7 @@ def _trained(
     if (folder / TRAINING).is_file():
         return train(family, out=str(folder), resume=True, listener=listener)
     parts: dict[str, Any] = {
-        option: _parts(out, part)
+        option: text_files(out, part)
         for option, part in {"text": "train", "valid": "valid", "test": "test"}.items()
     }
     budget = _budget(family, plan)
@@ -300,38 +252,6 @@ def _budget(family: Family, plan: Plan) -> dict[str, Any]:
     training = with_defaults(TrainingOptions, family.training_defaults)()
     length = family.Config().context if family.bounded else training.segment
     return {"steps": math.ceil(plan.tokens_each / (training.batch * length)), "evaluate_every": 100}
-
-
-def _write_parts(out: Path, text: Files) -> dict[str, str]:
-    """Write the texts into the folder, so that runs can be measured again. Return the hash of each file."""
-    rest, test = hold_out_files(read(text) or [built_in_text()])
-    first, valid = hold_out_files(rest)
-    if not (first and valid and test):
-        raise UserError("the text is too short to be split into training, validation and test: give more")
-    folder = out / "text"
-    folder.mkdir()
-    hashes = dict[str, str]()
-    for name, part in {"train": first, "valid": valid, "test": test}.items():
-        for number, source in enumerate(part, 1):
-            path = folder / (f"{name}.txt" if number == 1 else f"{name}-{number:05}.txt")
-            path.write_bytes(source.utf8)
-            hashes[path.name] = source.sha256
-    return hashes
-
-
-def _check_parts(out: Path, texts: dict[str, str]) -> None:
-    """Check that the comparison's texts are unchanged, because later runs must see the same text."""
-    for name, sha256 in texts.items():
-        path = out / "text" / name
-        again = "put it back, or compare again into another `out`"
-        if not path.is_file():
-            raise UserError(f"{path}: is missing; {again}")
-        if file_hash(path) != sha256:
-            raise UserError(f"{path}: has changed since the comparison began; {again}")
-
-
-def _parts(out: Path, name: str) -> tuple[str, ...]:
-    return (str(out / "text" / f"{name}.txt"), *sorted(map(str, (out / "text").glob(f"{name}-*.txt"))))
 
 
 def _measured(name: str, seed: int, trained: Trained, test: tuple[str, ...]) -> tuple[Result, Column]:
@@ -388,11 +308,11 @@ def main(arguments: list[str]) -> None:
         return
     print_table([for_people(row) for row in comparison.table()])
     for note in comparison.notes:
-        print(note)
-    print(f"\n{comparison.out}/report.html shows it.")
+        show(note)
+    show(f"\n{comparison.out}/report.html shows it.")
 
 
 def _tell_result(result: Result) -> None:
     figure = result.measure.bits_per_byte
     reached = "no figure" if figure is None else f"{figure:.3f} bits per byte"
-    tell(f"\r{result.name:<14} {reached:<22} after {result.seconds:.1f} s\x1b[K")
+    streams.tell(f"\r{harmless(result.name):<14} {reached:<22} after {result.seconds:.1f} s\x1b[K")

@@ -4,9 +4,13 @@ from pathlib import Path
 from typing import Any
 
 from regard.inside import charts
+from regard.inside.output import write_chart
 from regard.machine.disk import write_atomically
 from regard.probabilities.ladder import Ladder
 from regard.probabilities.ranking import Result
+from regard.tables import harmless
+
+REPORT = ("report.md", "ladder.tsv", "comparison.svg", "report.html")
 
 
 def for_people(row: dict[str, Any]) -> dict[str, str]:
@@ -39,7 +43,7 @@ def write_report(
     for number, ladder in enumerate(ladders, 1):
         ladder.write(out / ("ladder.tsv" if number == 1 else f"ladder-{number}.tsv"))
     bars = charts.bars([row for row in table if row["rank"] is not None])
-    bars.save(out / "comparison.svg")
+    write_chart(bars, out / "comparison.svg")
     points = [{"name": result.name, **point} for result in results for point in result.curve]
     parts = [bars] + ([charts.curves(points, [row["name"] for row in table])] if points else [])
     several = [
@@ -54,6 +58,7 @@ def print_table(rows: list[dict[str, str]]) -> None:
     from rich.console import Console
     from rich.table import Column as Heading
     from rich.table import Table
+    from rich.text import Text
 
     family, *figures = rows[0]
     headings = [
@@ -62,5 +67,5 @@ def print_table(rows: list[dict[str, str]]) -> None:
     ]
     table = Table(*headings, box=None, padding=(0, 1))
     for row in rows:
-        table.add_row(*row.values())
+        table.add_row(*(Text(harmless(cell)) for cell in row.values()))
     Console().print(table)

@@ -1,18 +1,23 @@
 """regard doubt RUN --text TEXT: test what attention explains in a prediction, beside other methods."""
 
+from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 
-from regard.errors import UserError
+from regard.errors import UserError, notify
 from regard.inside.controls import run_controls
-from regard.inside.doubt import Doubt, check_epsilon, doubt_prediction, picture
-from regard.inside.edit_model import edited
+from regard.inside.doubt import Doubt, changes_to_say, check_epsilon, doubt_prediction, picture
+from regard.inside.edit_model import edited, given_edits, save_edits
 from regard.inside.observe import Reading, plain_reading
 from regard.inside.sheet import Heading, Part, Picture, Prose, Table, check_sheet, text_table, write_sheet
+from regard.inside.source_reading import translation_reading
 from regard.inside.subject import make_subject
+from regard.parts.edits import Move
+from regard.parts.look import Side
 from regard.runs.formats import as_run
 from regard.runs.run import Run
 from regard.verbs.arguments import Edits, Out, RunLike
-from regard.verbs.look import Target, translation_reading
+from regard.verbs.look import Target
 from regard.verbs.parsing import parse
 from regard.verbs.printing import print_json, tell
 
@@ -49,6 +54,14 @@ CONTROLLING = (
     "the loss of the run."
 )
 
+SAYING = (
+    "The search changed the weights in the row of the last position until the word was the likeliest one. "
+    "The weight moved is the total variation between new and own weights, summed over heads: 1 is all the "
+    "weight of one head. The search may miss smaller changes, and “not reached” is no proof. A small change "
+    "that makes the model say another word shows that attention decides here. A word that is not reached, "
+    "however the weights are set, is not decided by the place where this position looks."
+)
+
 
 def doubt(
     run: RunLike,
@@ -58,6 +71,8 @@ def doubt(
     word: str | None = None,
     position: int | None = None,
     epsilon: float = 0.01,
+    say: str | None = None,
+    save_edit: Out = None,
     controls: bool = False,
     minutes: float = 2.0,
     edit: Edits = None,
@@ -76,6 +91,8 @@ def doubt(
         position: The position that predicts the word, from 0, or below 0 from the end. Without it, the last
             one.
         epsilon: The largest total variation at which a prediction counts as kept.
+        say: Also search for the least change of attention that makes the model say this word there.
+        save_edit: Write that change to a JSON file, which `regard look` accepts as its `edit`.
         controls: Also train the four controls of Wiegreffe and Pinter on the run's own training text
             (language models).
         minutes: Minutes of training for all controls together.
@@ -84,16 +101,30 @@ def doubt(
     """
     check_sheet(out)
     check_epsilon(epsilon)
+    if save_edit is not None and say is None:
+        raise UserError("`save_edit` goes with `say`, the word that the edit makes the model say")
     opened = edited(run, edit)
     reading = _reading(opened, text, target)
     subject = make_subject(opened.language_model.eval(), opened.tokenizer, reading, word, position)
-    doubted = doubt_prediction(subject, epsilon, reading.notes)
+    names: dict[Side, Sequence[str]] = {"read": reading.tokens, "given": reading.given_names}
+    changes = [] if say is None else changes_to_say(subject, opened.tokenizer, say, names)
+    doubted = replace(doubt_prediction(subject, epsilon, reading.notes), changes=changes)
+    if save_edit is not None:
+        _save(as_run(run), edit, doubted, save_edit)
     if controls:
         doubted = replace(doubted, controls=run_controls(as_run(run), minutes))
     if out is not None:
         title = f"What attention explains: “{doubted.target}” by {opened.language_model.family}"
         write_sheet(out, title, page(doubted), picture(doubted), doubted.to_json())
     return doubted
+
+
+def _save(run: Run, edit: Edits, doubted: Doubt, path: str | Path) -> None:
+    """Save the least change after the edits that were given."""
+    if doubted.least is None:
+        notify(f"no change of attention makes the model say the word: {path} is not written")
+    else:
+        save_edits(run, [*([] if edit is None else given_edits(run, edit)), *doubted.least.edits], path)
 
 
 def _reading(run: Run, text: str, target: Target) -> Reading:
@@ -174,6 +205,56 @@ def control_table(doubted: Doubt) -> Table:
     return Table(["control", "loss", "divergence", "variation", "steps"], rows)
 
 
+def change_table(doubted: Doubt) -> Table:
+    rows = [
+        [
+            one.name,
+            "not reached" if one.moved is None else f"{one.moved:.3f}",
+            str(len(one.edits)),
+            f"{one.before:.4f}",
+            f"{one.probability:.4f}",
+        ]
+        for one in doubted.changes
+    ]
+    word = doubted.changes[0].word.strip()
+    return Table(["weights of", "weight moved", "moves", f"P(“{word}”) before", "after, or highest"], rows)
+
+
+def move_table(doubted: Doubt) -> Table:
+    least = doubted.least
+    assert least is not None
+    rows = [
+        [
+            f"{move.site} {_head(move)}",
+            f"{move.share:.2f}",
+            f"{source.strip() or '␣'} ({move.source})",
+            f"{to.strip() or '␣'} ({move.to})",
+        ]
+        for move, (source, to) in zip(least.edits, least.words, strict=True)
+    ]
+    return Table(["head", "share", "of the weight on", "goes to"], rows)
+
+
+def _head(move: Move) -> str:
+    return "" if move.heads is None else f"head {move.heads[0]}"
+
+
+def said(doubted: Doubt) -> str:
+    """Say in one line whether the word was reached."""
+    word = doubted.changes[0].word.strip()
+    least = doubted.least
+    if least is None:
+        highest = max(one.probability for one in doubted.changes)
+        return (
+            f"“{word}” cannot be reached by attention, as far as the search can tell: "
+            f"the highest probability that it found is {highest:.4f}."
+        )
+    return (
+        f"The least change found moves {least.moved:.3f} of weight in {least.name}, "
+        f"and the model says “{word}” (P {least.before:.4f} before, {least.probability:.4f} after)."
+    )
+
+
 def about(doubted: Doubt) -> str:
     """Describe the prediction in one line."""
     word, count = doubted.target, len(doubted.words)
@@ -190,6 +271,11 @@ def page(doubted: Doubt) -> list[Part]:
     ]
     parts += [Heading("What else says what mattered"), judged_table(doubted), Prose(JUDGING)]
     parts += [disagreement_table(doubted), Prose(DISAGREEING), Prose(complete(doubted))]
+    if doubted.changes:
+        word = doubted.changes[0].word.strip()
+        parts += [Heading(f"The least change that says “{word}”"), Prose(said(doubted))]
+        parts += [change_table(doubted), *([] if doubted.least is None else [move_table(doubted)])]
+        parts += [Prose(SAYING)]
     if doubted.controls:
         parts += [Heading("Controls"), control_table(doubted), Prose(CONTROLLING)]
     return [*parts, Heading("Every word"), word_table(doubted)]
@@ -209,6 +295,8 @@ def main(arguments: list[str]) -> None:
     doubted = doubt(**call.values)
     if call.values["out"] is not None:
         tell(f"{call.values['out']} shows it.")
+    if call.values["save_edit"] is not None and doubted.least is not None:
+        tell(f"{call.values['save_edit']} is written: regard look RUN --text TEXT --edit FILE replays it.")
     if call.json:
         print_json(doubted.to_json())
         return
@@ -217,6 +305,9 @@ def main(arguments: list[str]) -> None:
     print(about(doubted))
     for table in (moved_table(doubted), judged_table(doubted), disagreement_table(doubted)):
         print(f"\n{text_table(table)}")
+    if doubted.changes:
+        print(f"\n{said(doubted)}\n{text_table(change_table(doubted))}")
+        print("" if doubted.least is None else f"\n{text_table(move_table(doubted))}")
     if doubted.controls:
         print(f"\n{text_table(control_table(doubted))}")
     print("\nfarthest, most: Jensen-Shannon divergences in nats. --out FILE.html explains every number.")

@@ -12,7 +12,7 @@ from regard.errors import UserError
 from regard.inside.output import write_drawing
 from regard.verbs.options import Argument
 from regard.verbs.parsing import parse
-from regard.verbs.printing import print_json
+from regard.verbs.printing import print_json, show
 
 Weights = Annotated[str | Path | np.ndarray, Argument(Path, positional=True, metavar="FILE")]
 Words = Annotated[Sequence[str] | None, Argument(tuple[str, ...] | None, metavar="WORD")]
@@ -78,4 +78,4 @@ def main(arguments: list[str]) -> None:
     if call.json:
         print_json({"out": str(out)})
     else:
-        print(f"{out} shows it.")
+        show(f"{out} shows it.")

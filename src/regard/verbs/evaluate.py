@@ -1,53 +1,24 @@
-"""regard evaluate RUN: loss and perplexity of a run on a text, or BLEU of a translator."""
+"""regard evaluate RUN: how well a run predicts a text, translates sentences, or labels texts."""
 
-import math
-import time
-from dataclasses import asdict, dataclass, field, replace
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 from regard.errors import UserError
 from regard.inside.edit_model import edited
 from regard.machine.memory import keep_freed_memory
-from regard.probabilities.measures import Measure, measure, token_losses
-from regard.probabilities.quality import Difference, bleu, chrf, paired_bootstrap
-from regard.probabilities.translation import translate_lines
+from regard.models.model import Reads
+from regard.probabilities.labels import LabelMeasure
+from regard.probabilities.measures import Measure, measure
 from regard.runs.derived import cached, mix, to_best_device
-from regard.runs.formats import as_run
-from regard.runs.run import Run, require_plain_text, require_translator
-from regard.tables import Table, TableRows
-from regard.text import parallel
+from regard.runs.run import Run, require_plain_text
 from regard.text.files import read
-from regard.text.parallel import Parallel
 from regard.verbs.arguments import Edits, File, Files, OtherRun, RunLike
+from regard.verbs.evaluate_labels import evaluate_labels, print_labels
+from regard.verbs.evaluate_pairs import TranslationMeasure, evaluate_pairs, print_translation
 from regard.verbs.evaluate_words import EmbeddingMeasure, evaluate_words
 from regard.verbs.parsing import parse
-from regard.verbs.printing import print_json, print_lines
-
-FEWEST = 10  # a comparison of two translators needs at least this many sentences
-
-
-@dataclass(frozen=True)
-class TranslationMeasure(Table):
-    """The figures of a translator on parallel text. sacrebleu's signatures describe BLEU and chrF."""
-
-    bleu: float
-    chrf: float
-    loss: float
-    perplexity: float
-    sentences: int
-    tokens: int
-    left_out: int
-    seconds: float
-    signatures: dict[str, str]
-    against: dict[str, Difference] = field(default_factory=dict)
-
-    def to_json(self) -> dict[str, Any]:
-        data = asdict(self)
-        return data if self.against else {name: value for name, value in data.items() if name != "against"}
-
-    def rows(self) -> TableRows:
-        """One row with every figure."""
-        return [self.to_json()]
+from regard.verbs.printing import print_json, print_lines, show
 
 
 @keep_freed_memory()
@@ -66,11 +37,12 @@ def evaluate(
     beam: int | None = None,
     against: OtherRun = None,
     similarity: File = None,
+    labelled: Files = (),
+    columns: str | None = None,
     edit: Edits = None,
-) -> Measure | TranslationMeasure | EmbeddingMeasure:
-    """Measure loss, perplexity and bits per byte of a run; BLEU, chrF and perplexity of a translator.
-
-    Word embeddings have a loss, and a correlation with a word list.
+) -> Measure | TranslationMeasure | EmbeddingMeasure | LabelMeasure:
+    """Measure loss, perplexity and bits per byte of a run; BLEU and chrF of a translator; accuracy and
+    macro-F1 of a classifier; the loss of word embeddings, and their correlation with a word list.
 
     docs/measuring.md defines the figures.
 
@@ -90,35 +62,43 @@ def evaluate(
         beam: The number of hypotheses of the beam search (5).
         against: Another translator, which is compared on the same sentences by the paired bootstrap.
         similarity: A list of word pairs with scores, for word embeddings: Spearman's correlation.
+        labelled: Labelled texts for a classifier. Without them, its own test or validation texts.
+        columns: The columns of label and text in `labelled`, as LABEL,TEXT.
         edit: Change the model: a JSON file of edits, or the JSON itself.
     """
     opened = edited(run, edit)
-    if opened.model.reads == "words":
-        of_others = {"mix": mix, "cache": cache, "source": source, "target": target, "pairs": pairs}
-        _refuse({**of_others, "against": against, "stride": stride, "valid": valid}, WORDS)
-        records = opened.config.texts.test or opened.config.texts.valid
-        return evaluate_words(opened, read(text) or list(map(opened.read_again, records)), similarity)
-    _refuse({"similarity": similarity}, "is for word embeddings; regard words asks the vectors of any run")
-    if opened.language_model.given is not None or source or target or pairs:
-        of_text = {"text": text, "mix": mix, "cache": cache, "cache_size": cache_size}
-        _refuse({**of_text, "stride": stride, "valid": valid}, TRANSLATORS)
-        given = parallel.read_pairs(source, target, pairs)
-        return _evaluate_pairs(require_translator(opened), given, beam or 5, against)
-    _refuse({"against": against, "beam": beam}, "is for translators; regard compare ranks language models")
-    to_best_device(opened.language_model)
-    opened = _changed(opened, cache, cache_size, mix, valid)
-    sources = read(text) or require_plain_text(opened).own_text()
-    return measure(opened.language_model, opened.tokenizer, [source.text for source in sources], stride)
+    given: dict[str, Any] = {
+        "text": text, "stride": stride, "cache": cache, "cache_size": cache_size, "mix": mix, "valid": valid,
+        "source": source, "target": target, "pairs": pairs, "beam": beam, "against": against,
+        "similarity": similarity, "labelled": labelled, "columns": columns,
+    }  # fmt: skip
+    kind = KINDS[opened.model.reads]
+    for name, value in given.items():
+        if name not in kind.options and value is not None and value is not False and value != ():
+            owner = next(other for other in KINDS.values() if name in other.options)
+            raise UserError(f"`{name}` is for {owner.models}; {kind.how}")
+    to_best_device(opened.model)
+    return kind.measure(opened, **{name: given[name] for name in kind.options})
 
 
-WORDS = "is for other models; word embeddings are measured on `text` and `similarity`"
-TRANSLATORS = "is for language models; a translator is measured on `source` and `target`, or `pairs`"
+def _of_text(
+    run: Run,
+    *,
+    text: Files,
+    stride: int | None,
+    cache: bool,
+    cache_size: int | None,
+    mix: OtherRun,
+    valid: Files,
+) -> Measure:
+    changed = _changed(run, cache, cache_size, mix, valid)
+    sources = read(text) or require_plain_text(changed).own_text()
+    return measure(changed.language_model, changed.tokenizer, [source.text for source in sources], stride)
 
 
-def _refuse(options: dict[str, Any], why: str) -> None:
-    for name, value in options.items():
-        if value is not None and value is not False and value != ():
-            raise UserError(f"`{name}` {why}")
+def _of_words(run: Run, *, text: Files, similarity: File) -> EmbeddingMeasure:
+    records = run.config.texts.test or run.config.texts.valid
+    return evaluate_words(run, read(text) or list(map(run.read_again, records)), similarity)
 
 
 def _changed(run: Run, cache: bool, size: int | None, other: OtherRun, valid: Files) -> Run:
@@ -138,75 +118,60 @@ def _changed(run: Run, cache: bool, size: int | None, other: OtherRun, valid: Fi
     return run
 
 
-def _evaluate_pairs(run: Run, pairs: Parallel | None, beam: int, against: OtherRun) -> TranslationMeasure:
-    to_best_device(run.language_model)
-    encoded, pairs = run.encode_pairs(pairs or run.held_out_pairs())
-    began = time.perf_counter()
-    texts = translate_lines(run.language_model, *run.both_tokenizers(), pairs.sources, beam)
-    seconds = time.perf_counter() - began
-    loss = float(token_losses(run.language_model, encoded).mean())
-    qualities = {"bleu": bleu(texts, pairs.targets), "chrf": chrf(texts, pairs.targets)}
-    return TranslationMeasure(
-        **{name: quality.score for name, quality in qualities.items()},
-        loss=loss,
-        perplexity=math.exp(loss),
-        sentences=len(pairs),
-        tokens=len(encoded.target),
-        left_out=encoded.too_long + pairs.empty,
-        seconds=seconds,
-        signatures={name: quality.signature for name, quality in qualities.items()},
-        against={} if against is None else _against(run, require_translator(as_run(against)), pairs, beam),
-    )
+@dataclass(frozen=True)
+class Kind:
+    """How the runs of one kind are measured."""
+
+    models: str  # in the plural, for messages
+    how: str  # what they are measured on, for messages
+    measure: Callable[..., Measure | TranslationMeasure | EmbeddingMeasure | LabelMeasure]
+    options: tuple[str, ...]
 
 
-def _against(run: Run, other: Run, pairs: Parallel, beam: int) -> dict[str, Difference]:
-    """Compare two translators on the sentences that both can read, by the paired bootstrap."""
-    pairs = other.encode_pairs(pairs)[1]
-    if len(pairs) < FEWEST:
-        raise UserError(
-            f"{len(pairs)} sentences are too few to compare two translators: give {FEWEST} or more"
-        )
-    texts = [
-        translate_lines(each.language_model, *each.both_tokenizers(), pairs.sources, beam)
-        for each in (run, other)
-    ]
-    return paired_bootstrap(texts[0], texts[1], pairs.targets)
+KINDS: dict[Reads, Kind] = {
+    "text": Kind(
+        "language models",
+        "a language model is measured on `text`",
+        _of_text,
+        ("text", "stride", "cache", "cache_size", "mix", "valid"),
+    ),
+    "pairs": Kind(
+        "translators",
+        "a translator is measured on `source` and `target`, or `pairs`",
+        evaluate_pairs,
+        ("source", "target", "pairs", "beam", "against"),
+    ),
+    "words": Kind(
+        "word embeddings",
+        "word embeddings are measured on `text` and `similarity`",
+        _of_words,
+        ("text", "similarity"),
+    ),
+    "labels": Kind(
+        "classifiers",
+        "a classifier is measured on `labelled` texts",
+        evaluate_labels,
+        ("labelled", "columns"),
+    ),
+}
 
 
 def main(arguments: list[str]) -> None:
     call = parse(evaluate, arguments)
     result = evaluate(**call.values)
-    if isinstance(result, TranslationMeasure):
-        _print_translation(result, call.values["against"], call.json)
-        return
-    if isinstance(result, EmbeddingMeasure):
-        _print_embedding(result, call.json)
-        return
-    figures = result.to_json()
     if call.json:
-        print_json(figures)
-        return
-    print_lines({name: value for name, value in figures.items() if name != "zero_tokens" or value})
-    if result.unknown_tokens:
-        print(f"\n{result.not_comparable()}")
-
-
-def _print_embedding(result: EmbeddingMeasure, json: bool) -> None:
-    if json:
         print_json(result.to_json())
         return
-    figures = {name: value for name, value in result.to_json().items() if value is not None}
-    print_lines({**figures, **figures.pop("similarity", {})})
-
-
-def _print_translation(result: TranslationMeasure, other: str | None, json: bool) -> None:
-    if json:
-        print_json(result.to_json())
-        return
-    figures = replace(result, against={}).to_json()
-    print_lines({name: value for name, value in figures.items() if name != "signatures"})
-    for name, signature in result.signatures.items():
-        print(f"{name}: {signature}")
-    for name, difference in result.against.items():
-        ahead = f"{difference.difference:+.2f} (p = {difference.p_value:.3f}, paired bootstrap)"
-        print(f"{name} of {other}: {difference.other:.2f}, {ahead}")
+    match result:
+        case TranslationMeasure():
+            print_translation(result, call.values["against"])
+        case LabelMeasure():
+            print_labels(result)
+        case EmbeddingMeasure():
+            given = {name: value for name, value in result.to_json().items() if value is not None}
+            print_lines({**given, **given.pop("similarity", {})})
+        case _:
+            figures = result.to_json()
+            print_lines({name: value for name, value in figures.items() if name != "zero_tokens" or value})
+            if result.unknown_tokens:
+                show(f"\n{result.not_comparable()}")

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Annotated
 
 from regard.errors import UserError
-from regard.machine.disk import flush, lock_folder
+from regard.machine.disk import BEGUN, flush, flush_tree, lock_file
 from regard.runs.formats import FORMATS, as_run, format_named, format_of
 from regard.runs.formats.format import Format
 from regard.runs.run import Run
@@ -34,11 +34,16 @@ def export(run: RunLike, to: To, *, format: str | None = None) -> Path:
     """
     opened, out = as_run(run), Path(to)
     form = _format(opened, out, format)
-    if out.exists():
-        raise UserError(f"{out}: exists already; choose another `to`, or remove it")
+    check_new(out)
     with _whole(out, is_file=bool(form.endings)) as beside:
         form.write(opened, beside)
     return out
+
+
+def check_new(out: Path) -> None:
+    """Refuse a path that exists, as a link to nothing too: nothing is ever written over."""
+    if os.path.lexists(out):
+        raise UserError(f"{out}: exists already; choose another `to`, or remove it")
 
 
 def _format(run: Run, out: Path, name: str | None) -> Format:
@@ -57,23 +62,23 @@ def _format(run: Run, out: Path, name: str | None) -> Format:
 
 @contextmanager
 def _whole(out: Path, is_file: bool) -> Iterator[Path]:
-    """A path beside the wanted one, renamed when everything is written."""
+    """A path beside the wanted one, renamed when everything is written. Only one process writes to a path."""
     out.parent.mkdir(parents=True, exist_ok=True)
-    folder = out.parent / f".{out.name}.{os.getpid()}.tmp"
-    folder.mkdir()
-    try:
-        with lock_folder(folder):
+    beginning = f"{BEGUN}{out.name[:100]}"
+    folder = out.parent / f"{beginning}.{os.getpid()}.tmp"
+    with lock_file(out.parent / f"{beginning}.lock", out):
+        folder.mkdir()
+        try:
             beside = folder / out.name
             if not is_file:
                 beside.mkdir()
             yield beside
-            flush(beside)
-            if out.exists():
-                raise UserError(f"{out}: exists already; choose another `to`, or remove it")
+            flush_tree(beside)
+            check_new(out)
             os.rename(beside, out)
             flush(out.parent)
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)  # this process made it, and it was not finished
 
 
 def main(arguments: list[str]) -> None:

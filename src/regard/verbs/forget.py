@@ -155,11 +155,10 @@ def _tables(forgot: Forgettings) -> list[Table]:
 
 
 def _svg(forgot: Forgettings) -> str:
-    import vl_convert
-
+    from regard.inside.drawing import chart_to_svg
     from regard.inside.forgetting_charts import chart
 
-    return vl_convert.vegalite_to_svg(chart(forgot.results).to_json())
+    return chart_to_svg(chart(forgot.results))
 
 
 def _page(forgot: Forgettings) -> list[Part]:

@@ -11,6 +11,7 @@ from typing import Any
 from regard.errors import UserError, notify
 from regard.inside.edit_model import edited
 from regard.machine.device import Precision, check_precision
+from regard.machine.memory import check_memory
 from regard.probabilities import decoder
 from regard.probabilities.captured import CapturedBody, body_for
 from regard.probabilities.decoder import Writing
@@ -106,6 +107,7 @@ def stream(
         raise UserError("`stop` must not be empty; leave it out to stop nowhere")
     opened = _prepared(require_plain_text(edited(run, edit)), precision)
     tokenizer, model = opened.tokenizer, opened.language_model
+    check_memory(4 * count * model.vocabulary_size, f"`count` {count}")  # a logit for each text and token
     ids = [tokenizer.start, *_prompt_ids(tokenizer, prompt)]
     decoders = [tokenizer.decoder(ids[-1]) for _ in range(count)]
     texts = [StopText(stop) for _ in range(count)]

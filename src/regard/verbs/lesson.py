@@ -12,7 +12,7 @@ from regard.tables import Catalogue
 from regard.verbs.arguments import Out
 from regard.verbs.options import Argument
 from regard.verbs.parsing import parse
-from regard.verbs.printing import print_json
+from regard.verbs.printing import print_json, show
 
 Name = Annotated[str | None, Argument(str | None, positional=True, metavar="NAME")]
 Settings = Annotated[dict[str, Any] | tuple[str, ...], Argument(tuple[str, ...], metavar="NAME=VALUE")]
@@ -56,7 +56,7 @@ def main(arguments: list[str]) -> None:
     _print(shown)
     written = call.values["notebook"]
     names = ", ".join(inputs_of(shown.name))
-    print(f"\ninputs that --set changes: {names}" if written is None else f"\nwritten: {written}")
+    show(f"\ninputs that --set changes: {names}" if written is None else f"\nwritten: {written}")
 
 
 def _print(shown: Lesson) -> None:
@@ -65,6 +65,6 @@ def _print(shown: Lesson) -> None:
         print(f"\n{number}. {step.title}\n   {step.formula}")
         for text in (step.says, step.picture):
             if text:
-                print("\n".join(f"   {line}" for line in text.splitlines()))
+                show("\n".join(f"   {line}" for line in text.splitlines()))
         for name, value in step.values.items():
-            print(f"   {name}: {short_text(value)}")
+            show(f"   {name}: {short_text(value)}")

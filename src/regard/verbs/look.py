@@ -1,6 +1,6 @@
 """regard look RUN: the predictions and the attention of a run on a text, position by position."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any
@@ -10,12 +10,14 @@ from regard.inside.by_words import by_words
 from regard.inside.edit_files import edits_in_words
 from regard.inside.edit_model import edited, given_edits, save_edits
 from regard.inside.observe import Reading, Wanted, observe, plain_reading
+from regard.inside.observe_labels import observe_labels
 from regard.inside.output import Form, check_ending, write_record
 from regard.inside.page import frame, page
 from regard.inside.record import Record
+from regard.inside.source_reading import translation_reading
 from regard.probabilities.links import check_links, parse_line
-from regard.probabilities.translation import translate
 from regard.runs.formats import as_run
+from regard.runs.labelled import require_labeller
 from regard.runs.run import Run
 from regard.tables import Table, TableRows
 from regard.verbs.arguments import Edits, Names, Numbers, Out, RunLike
@@ -101,9 +103,9 @@ def look(
     wanted = Wanted([sites] if isinstance(sites, str) else sites, rows, heads, top)
     edits = None if edit is None else given_edits(opened, edit)
     changed = edited(opened, edits)
-    reading = _reading(changed, text, target, gold, words)
-    record = _record(changed, reading, wanted, words)
-    before = None if edits is None else _record(opened, reading, wanted, words)
+    observed = _observer(changed, text, target, gold, words, wanted)
+    record = observed(changed)
+    before = None if edits is None else observed(opened)
     if gold is not None:
         record = _framed(record, gold, text, str(target))
     looked = Looked(record, before, None if edits is None else edits_in_words(edits))
@@ -125,9 +127,29 @@ def _title(opened: Run, run: RunLike, looked: Looked) -> str:
     return f"{opened.model.family} · {name}" + ("" if looked.edits is None else f" · edited: {looked.edits}")
 
 
-def _reading(run: Run, text: str, target: Target, gold: str | None, words: bool) -> Reading:
+def _observer(
+    run: Run, text: str, target: Target, gold: str | None, words: bool, wanted: Wanted
+) -> Callable[[Run], Record]:
+    """Return the function that makes the record of a run: of this run, and of the same run without edits."""
     if words and run.tokenizer.kind == "word":
         raise UserError("this run reads words already; `words` is for bpe, char and byte tokens")
+    if run.model.label_count is None:
+        reading = _reading(run, text, target, gold, words)
+
+        def observed(run: Run) -> Record:
+            return observe(run.language_model, run.tokenizer, reading, wanted)
+
+    else:
+        if target is not None or gold is not None:
+            raise UserError(f"`target` and `gold` are for translators; {run.model.family} does not translate")
+
+        def observed(run: Run) -> Record:
+            return observe_labels(require_labeller(run), run.tokenizer, run.config.labels, text, wanted)
+
+    return lambda run: by_words(observed(run)) if words else observed(run)
+
+
+def _reading(run: Run, text: str, target: Target, gold: str | None, words: bool) -> Reading:
     if run.language_model.given is None:
         if target is not None or gold is not None:
             raise UserError(
@@ -139,42 +161,6 @@ def _reading(run: Run, text: str, target: Target, gold: str | None, words: bool)
     if gold is not None and not words and run.tokenizer.kind != "word":
         raise UserError("`gold` counts words: put the tokens together with `words`")
     return translation_reading(run, text, target)
-
-
-def translation_reading(run: Run, text: str, target: Target) -> Reading:
-    """Return the reading of a source sentence and a translation, end included."""
-    import torch
-
-    source, tokenizer = run.both_tokenizers()
-    if not text.strip():
-        raise UserError("there is nothing to look at: give some text")
-    if target is None:
-        ((best, *_),) = translate(run.language_model, source, tokenizer, [text], attention=False)
-        target = best.ids
-    ids = [*tokenizer.prompt(target), tokenizer.end] if isinstance(target, str) else list(target)
-    given = [*source.prompt(text), source.end]
-    assert run.language_model.given is not None
-    for name, length, limit in (
-        ("text", len(given), run.language_model.given.longest),
-        ("target", len(ids), run.language_model.context),
-    ):
-        if limit is not None and length > limit:
-            counted = f"{length} tokens, the end counted"
-            raise UserError(f"the {name} has {counted}, and the model reads {limit}: shorten it")
-    unknown = sum(token == source.unknown for token in given)
-    outside = f"{unknown} of the source's tokens are not in its vocabulary and were read as <unk>"
-    notes = (outside,) if unknown else ()
-    ids = [tokenizer.start, *ids]
-    names = tuple(source.name(token) for token in given)
-    read = [tokenizer.name(token) for token in ids]
-    return Reading(
-        ids, read, torch.tensor([given], device=run.language_model.device), names, ended=True, notes=notes
-    )
-
-
-def _record(run: Run, reading: Reading, wanted: Wanted, words: bool) -> Record:
-    record = observe(run.language_model, run.tokenizer, reading, wanted)
-    return by_words(record) if words else record
 
 
 def _framed(record: Record, gold: str, source: str, target: str) -> Record:

@@ -6,7 +6,8 @@ from torch import Tensor
 
 from regard.inside.pictures import shade
 from regard.inside.record import Map, Record
-from regard.verbs.printing import escaped, show_token
+from regard.tables import cell_width, fit
+from regard.verbs.printing import escaped, show, show_token
 
 SHADES = " ░▒▓█"
 WIDEST = 24  # the maximal number of columns of a map
@@ -15,11 +16,14 @@ MAPS, LINES = 12, 64  # the maximal numbers of maps and of tokens
 
 def print_record(record: Record, before: Record | None) -> None:
     for note in record.notes:
-        print(note)
+        show(note)
     if record.given is not None:
         tokens = "  ".join(f"{place} {show_token(token)}" for place, token in enumerate(record.given))
         print(f"source: {tokens}\n")
-    _print_tokens(record, before)
+    if record.labels is None:
+        _print_tokens(record, before)
+    elif before is not None:
+        show(f"before the edits, {before.notes[0]}")
     _print_terms(record)
     _print_words(record)
     _print_maps(record)
@@ -27,7 +31,7 @@ def print_record(record: Record, before: Record | None) -> None:
 
 def _print_tokens(record: Record, before: Record | None) -> None:
     """Print a line for each token: its surprisal, the change under edits, and the likeliest next tokens."""
-    width = min(20, max(len(show_token(token)) for token in record.tokens))
+    width = min(20, max(cell_width(show_token(token)) for token in record.tokens))
     skipped = max(0, len(record.tokens) - LINES)
     if skipped:
         print(f"... {skipped} tokens before these: --json has them all")
@@ -38,7 +42,7 @@ def _print_tokens(record: Record, before: Record | None) -> None:
             was = before.surprisal[place]
             surprise += " " * 8 if nll is None or was is None else f" ({nll - was:+.2f})"
         expected = "" if place >= len(record.likeliest) else _expected(record.likeliest[place])
-        print(f"{place:4} {show_token(token):<{width}} {surprise}   {expected}".rstrip())
+        print(f"{place:4} {fit(show_token(token), width)} {surprise}   {expected}".rstrip())
 
 
 def _expected(likeliest: list[tuple[str, float]]) -> str:
@@ -91,7 +95,10 @@ def _print_maps(record: Record) -> None:
         print("✓ marks the right links")
     for site_map, head in shown[:MAPS]:
         print(f"\n{site_map.site.name}{', ' if site_map.heads[head] else ''}{site_map.heads[head]}")
-        (_print_weights if site_map.weighs else _print_values)(record, site_map, site_map.numbers[head])
+        if site_map.weighs and site_map.site.rows == "whole":
+            _print_column(site_map, site_map.numbers[head, 0].tolist())
+        else:
+            (_print_weights if site_map.weighs else _print_values)(record, site_map, site_map.numbers[head])
     if len(shown) > MAPS:
         rest = len(shown) - MAPS
         print(f"\n... and {rest} more maps: --out FILE.html shows all; choose with --sites and --heads")
@@ -113,7 +120,19 @@ def _print_weights(record: Record, site_map: Map, map_QK: Tensor) -> None:
         right = [record.right is not None and (place, column) in record.right for column in columns]
         marked = zip(shades, right, strict=True)
         squares = "".join(shade + ("✓" if mark else shade) for shade, mark in marked)
-        print(f"{place:4} {show_token(name)[:width]:<{width}} {squares}")
+        print(f"{place:4} {fit(show_token(name), width)} {squares}")
+
+
+def _print_column(site_map: Map, weights: list[float]) -> None:
+    """Print a line for each word: its weight, and a bar as long as its share of the largest weight."""
+    width = min(20, max(map(cell_width, map(show_token, site_map.column_names))))
+    most = max(weights) or 1.0
+    skipped = max(0, len(weights) - LINES)
+    if skipped:
+        print(f"... {skipped} words before these: --json has them all")
+    for place, (name, weight) in list(enumerate(zip(site_map.column_names, weights, strict=True)))[skipped:]:
+        bar = "█" * round(WIDEST * weight / most)
+        print(f"{place:4} {fit(show_token(name), width)} {weight:6.3f} {bar}".rstrip())
 
 
 def _print_values(record: Record, site_map: Map, map_QD: Tensor) -> None:
@@ -128,8 +147,8 @@ def _print_values(record: Record, site_map: Map, map_QD: Tensor) -> None:
             ("-" if value < 0 and shade != " " else shade) + shade
             for shade, value in zip(shades, values, strict=False)
         )
-        print(f"{place:4} {show_token(name)[:width]:<{width}} {squares}")
+        print(f"{place:4} {fit(show_token(name), width)} {squares}")
 
 
 def _width(site_map: Map) -> int:
-    return min(14, max(len(show_token(name)) for name in site_map.row_names))
+    return min(14, max(cell_width(show_token(name)) for name in site_map.row_names))

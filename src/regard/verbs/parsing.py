@@ -10,7 +10,7 @@ from difflib import get_close_matches
 from typing import Annotated, Any
 
 from regard.errors import UserError
-from regard.runs.formats import is_from_outside, load
+from regard.ranges import check_size
 from regard.verbs.help import print_help, summary
 from regard.verbs.options import Option, verb_options
 
@@ -46,6 +46,9 @@ def parse(verb: Callable[..., Any], arguments: list[str], name: str | None = Non
 
 def _with_family(call: Call, runs: list[Option]) -> Call:
     """The call with its runs opened, if `--family` names the class of their family."""
+    # imported here: the lab reads its command line, and shows its page, before torch is imported
+    from regard.runs.formats import is_from_outside, load
+
     values = dict(call.values)
     family = values.pop("family")
     for option in runs if family is not None else []:
@@ -74,6 +77,10 @@ def parse_options(
         if option.commas:
             values[option.name] = _split_at_commas(values[option.name])
     json = values.pop("json")
+    for name, value in values.items():
+        for number in value if isinstance(value, tuple) else (value,):
+            if name != "seed":
+                check_size(name, number)
     return Call(values, json, frozenset(option_fields(arguments)))
 
 

@@ -4,7 +4,8 @@ import json
 import sys
 from typing import Any
 
-from regard.tables import as_text, visible
+from regard.machine import streams
+from regard.tables import as_text, harmless, visible
 
 
 def print_json(data: dict[str, Any]) -> None:
@@ -16,7 +17,7 @@ def print_lines(data: dict[str, Any]) -> None:
     """Print a line for each figure."""
     width = max(map(len, data))
     for name, value in data.items():
-        print(f"{name.replace('_', ' '):<{width}}  {as_text(value)}")
+        show(f"{name.replace('_', ' '):<{width}}  {as_text(value)}")
 
 
 def print_result(result: Any, json: bool) -> None:
@@ -26,12 +27,16 @@ def print_result(result: Any, json: bool) -> None:
 
 def tell(text: str) -> None:
     """Print a line on standard error."""
-    print(text, file=sys.stderr, flush=True)
+    streams.tell(harmless(text))
 
 
 def escaped(token: str) -> str:
     """Write tabs, newlines and other control characters of a token as escapes: a token stays on one line."""
-    return "".join(letter if letter.isprintable() else json.dumps(letter)[1:-1] for letter in token)
+    return "".join(letter if letter.isprintable() else _escape(letter) for letter in token)
+
+
+def _escape(letter: str) -> str:
+    return "\\u007f" if letter == "\x7f" else json.dumps(letter)[1:-1]
 
 
 def show_token(token: str) -> str:
@@ -41,6 +46,9 @@ def show_token(token: str) -> str:
 
 def show_text(text: str) -> str:
     """Write running text for standard output: in a terminal, control characters have codes and do nothing."""
-    if not sys.stdout.isatty():
-        return text
-    return "".join(letter if letter.isprintable() or letter in "\n\t" else visible(letter) for letter in text)
+    return harmless(text) if sys.stdout.isatty() else text
+
+
+def show(text: str) -> None:
+    """Print lines with names or texts of the user."""
+    print(show_text(text))

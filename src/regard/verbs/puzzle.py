@@ -20,7 +20,7 @@ from regard.training.tasks.questions import (
 from regard.verbs.arguments import Names, Numbers, Out
 from regard.verbs.options import Argument
 from regard.verbs.parsing import parse
-from regard.verbs.printing import print_json, tell
+from regard.verbs.printing import print_json, show, tell
 
 Name = Annotated[str | None, Argument(str | None, positional=True, metavar="NAME")]
 Finished = Callable[[list[PuzzleResult]], None]
@@ -141,7 +141,7 @@ def main(arguments: list[str]) -> None:
         print_json(result.to_json())
     elif isinstance(result, Answers):
         for family, (reply, probability) in result.answers.items():
-            print(f"{family:<12} {reply}  {probability:.3f}")
+            show(f"{family:<12} {reply}  {probability:.3f}")
 
 
 def _print(rows: list[PuzzleResult]) -> None:

@@ -8,7 +8,7 @@ from regard.inside.output import PICTURES, check_ending, write_picture
 from regard.inside.residual_stream import Traced, contributions, lens, sweep
 from regard.verbs.arguments import Edits, Out, RunLike
 from regard.verbs.parsing import parse
-from regard.verbs.printing import print_json, show_token
+from regard.verbs.printing import print_json, show, show_token
 
 
 def trace(
@@ -67,8 +67,8 @@ def _print(traced: Traced) -> None:
     width = max(map(len, names))
     if traced.words is None and len(traced.column_names) == 1:
         for name, value in zip(names, traced.values[:, 0].tolist(), strict=True):
-            print(f"{name:<{width}} {value:+9.4f}")
-        print(f"{'the sum':<{width}} {float(traced.values.sum()):+9.4f}   {traced.about}")
+            show(f"{name:<{width}} {value:+9.4f}")
+        show(f"{'the sum':<{width}} {float(traced.values.sum()):+9.4f}   {traced.about}")
         return
     form = "+7.3f" if traced.words is None else "7.3f"
     for place, token in enumerate(traced.column_names):

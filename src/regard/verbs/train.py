@@ -3,8 +3,6 @@
 import dataclasses
 import hashlib
 import json
-import shutil
-import sys
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -14,8 +12,9 @@ import torch
 
 from regard.boundary import parse_json
 from regard.errors import Interrupted, UserError
+from regard.inside.attention_rows import weight_sites
 from regard.machine.device import Machine, choose_machine
-from regard.machine.disk import LOCK, absolute, lock_folder, relocated, write_json
+from regard.machine.disk import absolute, lock_folder, relocated, remove_begun, write_json
 from regard.models import family_class, family_name
 from regard.models.model import Model
 from regard.ranges import check_seed
@@ -26,7 +25,7 @@ from regard.runs.formats.folder import (
     TOKENIZER,
     TRAINING,
     check_free,
-    next_free,
+    claim_free,
     write_run,
 )
 from regard.runs.run import Run, Texts, describe
@@ -126,26 +125,19 @@ def _train(family: str | type[Model], given: dict[str, Any], listener: Listener)
         with lock_folder(out):
             return _resume(kind, out, given, listener)
     options = read_options(kind, given)
-    out = Path(options.data.out) if options.data.out else next_free(kind.family)
-    check_free(out)
-    created = not out.exists()
-    with lock_folder(out):
+    if options.data.out:
+        check_free(Path(options.data.out))
+    out = Path(options.data.out) if options.data.out else claim_free(kind.family)
+    with lock_folder(out) as created:
         check_free(out)
         try:
             task = make_task(kind, options)
             return _begin(kind, task, options, given, out, listener)
         except BaseException:
             if not (out / CONFIG).exists() and not (out / TRAINING).exists():
-                _clear(out, created)  # the folder can be neither opened nor resumed
+                # the folder can be neither opened nor resumed
+                remove_begun(out, WRITTEN, created or not options.data.out)
             raise
-
-
-def _clear(out: Path, created: bool) -> None:
-    """Remove the files of an unfinished run, and its folder if the folder is new and otherwise empty."""
-    for name in WRITTEN:
-        (out / name).unlink(missing_ok=True)
-    if created and not any(entry.name != LOCK for entry in out.iterdir()):
-        shutil.rmtree(out)
 
 
 def _nothing_learned(out: Path) -> bool:
@@ -176,6 +168,8 @@ def _begin(
         config = describe(model, texts=Texts.of(task.texts(), out), seed=options.data.seed, **measured)
         run = write_run(Run(model, task.tokenizer, config), out, loss=loss)
         return Trained(run, 0, len(encoded), seconds, loss)
+    if options.training.film:
+        weight_sites(model, "to film")
     machine = choose_machine(options.training.precision)
     beginning = Began(
         family=family_name(kind),
@@ -314,4 +308,4 @@ def main(arguments: list[str]) -> None:
         print_json(result)
         return
     print_lines(result)
-    print(f"\nnext: regard {trained.run.model.verb} {result['out']}", file=sys.stderr)
+    tell(f"\nnext: regard {trained.run.model.verb} {result['out']}")

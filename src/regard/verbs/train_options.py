@@ -5,6 +5,7 @@ import time
 from typing import Any
 
 from regard.errors import UserError
+from regard.machine import streams
 from regard.models import family_class, family_names
 from regard.models.model import Model
 from regard.training.options import families_with_option, option_classes, refuse_unused, unused_options
@@ -19,10 +20,14 @@ FIRST = (  # the options that are needed most, in this order
     "source",
     "target",
     "pairs",
+    "labelled",
+    "columns",
     "out",
     "tokens",
     "document",
     "seed",
+    "encoder",
+    "pool",
     "layers",
     "width",
     "order",
@@ -34,9 +39,10 @@ FIRST = (  # the options that are needed most, in this order
     "size",
     "resume",
 )
-METAVARS = dict.fromkeys(("text", "valid", "test"), "PATH") | {
+METAVARS = dict.fromkeys(("text", "valid", "test", "labelled"), "PATH") | {
     **dict.fromkeys(("source", "target", "pairs", "valid_source", "valid_target", "vocabulary"), "FILE"),
     "out": "FOLDER",
+    "columns": "LABEL,TEXT",
 }
 USAGE = """usage: regard train FAMILY [OPTIONS]
        regard train --recipe NAME [--data FOLDER] [OPTIONS]
@@ -144,9 +150,7 @@ def live_line(quiet: bool) -> Listener:
             return
         last[0] = time.monotonic()
         line = report_line(report)
-        print(
-            f"\r{line}\x1b[K" if terminal else line, end="" if terminal else "\n", file=sys.stderr, flush=True
-        )
+        streams.tell(f"\r{line}\x1b[K" if terminal else line, end="" if terminal else "\n")
 
     return show
 

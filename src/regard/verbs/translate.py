@@ -25,7 +25,7 @@ from regard.tokens.word_groups import line_groups, word_groups
 from regard.verbs.arguments import Edits, File, Out, RunLike
 from regard.verbs.options import Argument
 from regard.verbs.parsing import Call, parse
-from regard.verbs.printing import print_json, tell
+from regard.verbs.printing import print_json, show, show_text, tell
 
 MOST_PENALTY = 10
 Sentences = Annotated[str | Sequence[str], Argument(tuple[str, ...], positional=True, metavar="TEXT")]
@@ -242,7 +242,8 @@ def _print(best: list[Translation], count: int) -> None:
     if not best:  # the translation of an empty line is an empty line
         print(flush=True)
     for translated in best:
-        print(translated.text if count == 1 else f"{translated.score:8.3f}  {translated.text}", flush=True)
+        text = translated.text if count == 1 else f"{translated.score:8.3f}  {translated.text}"
+        print(show_text(text), flush=True)
 
 
 def _print_what_if(result: WhatIf, json: bool) -> None:
@@ -250,7 +251,7 @@ def _print_what_if(result: WhatIf, json: bool) -> None:
         print_json(result.to_json())
     else:
         for translated in (result.before, result.after):
-            print(f"{translated.score:8.3f}  {translated.text}")
+            show(f"{translated.score:8.3f}  {translated.text}")
 
 
 def _data(translated: Translation) -> dict[str, object]:

@@ -15,8 +15,17 @@ from safetensors.torch import load_file
 
 from regard.boundary import build, check_depth, parse_json, quote_fields
 from regard.errors import UserError
-from regard.machine.disk import LOCK, file_hash, write_atomically, write_json, write_tensors
+from regard.machine.disk import (
+    file_hash,
+    is_begun,
+    make_folder,
+    write_atomically,
+    write_json,
+    write_tensors,
+    written_beside,
+)
 from regard.models import FAMILIES, known_family
+from regard.models.building import build_model
 from regard.models.model import Model
 from regard.runs.formats.format import Format
 from regard.runs.run import FORMAT, Run, RunConfig
@@ -127,7 +136,7 @@ def _open(folder: Path, config: RunConfig, family: type[Model]) -> tuple[Model, 
             tokenizer_from_json(json.loads((folder / name).read_text("utf-8"))) for name in names
         )
         sizes = [size for size in (config.source_size, len(config.labels) or None) if size is not None]
-        model = family(config.vocabulary_size, build(family.Config, config.model), *sizes)
+        model = build_model(family, config.vocabulary_size, build(family.Config, config.model), *sizes)
         model.assign(load_file(folder / MODEL))
     except (
         ValueError,
@@ -147,7 +156,8 @@ def _open(folder: Path, config: RunConfig, family: type[Model]) -> tuple[Model, 
 
 def write_run(run: Run, folder: Path, **outcome: Any) -> Run:
     """Make a folder a run. config.json, which has the hashes of the other files, comes last."""
-    write_tensors(run.model.tensors(), folder / MODEL)
+    with written_beside(folder / MODEL) as beside:
+        write_tensors(run.model.tensors(), beside)
     tokenizers = {TOKENIZER: run.tokenizer} | ({} if run.source is None else {SOURCE_TOKENIZER: run.source})
     for name, tokenizer in tokenizers.items():
         write_atomically(folder / name, json.dumps(tokenizer.to_json(), ensure_ascii=False).encode())
@@ -164,13 +174,13 @@ def check_free(out: Path) -> None:
     if (out / TRAINING).exists():
         stopped = "if it was stopped, go on with `resume`; or choose another `out`"
         raise UserError(f"{out}: holds a training that is not finished; {stopped}")
-    if out.exists() and (not out.is_dir() or any(entry.name != LOCK for entry in out.iterdir())):
+    if out.exists() and (not out.is_dir() or any(not is_begun(entry.name) for entry in out.iterdir())):
         raise UserError(f"{out}: is not an empty folder; choose another `out`")
 
 
-def next_free(family: str, parent: Path = Path("runs")) -> Path:
-    """runs/ngram, runs/ngram-2, and so on."""
+def claim_free(family: str, parent: Path = Path("runs")) -> Path:
+    """Make runs/ngram, or runs/ngram-2 and so on. Two processes never make the same folder."""
     number = 1
-    while (out := parent / (family if number == 1 else f"{family}-{number}")).exists():
+    while not make_folder(out := parent / (family if number == 1 else f"{family}-{number}")):
         number += 1
     return out

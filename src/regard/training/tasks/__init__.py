@@ -11,6 +11,7 @@ TASKS = {
     "text": "regard.training.tasks.plain_text:PlainText",
     "words": "regard.training.tasks.neighbours:Neighbours",
     "pairs": "regard.training.tasks.sentence_pairs:SentencePairs",
+    "labels": "regard.training.tasks.labels:Labels",
 }
 
 

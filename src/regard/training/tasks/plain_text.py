@@ -11,6 +11,7 @@ from torch import Tensor
 
 from regard.errors import UserError
 from regard.machine.device import to_device
+from regard.models.building import build_model
 from regard.models.contract import LanguageModel
 from regard.probabilities.decoder import ENDED, Writing, generate
 from regard.probabilities.measures import measure, token_losses
@@ -18,7 +19,7 @@ from regard.text.builtin import built_in_text
 from regard.text.files import Source, hold_out_files, read
 from regard.tokens.choose import train_tokenizer
 from regard.tokens.contract import Encoded, Tokenizer
-from regard.tokens.schedule import Corpus, LaneSchedule, Schedule, WindowSchedule
+from regard.tokens.schedule import Corpus, LaneSchedule, Schedule, WindowSchedule, check_context
 from regard.training.options import Options, TextOptions, TrainingOptions
 from regard.training.task import Batch, Batches, Step, TextTask
 
@@ -48,7 +49,9 @@ class PlainText(TextTask[LanguageModel]):
         return {name: [source.record() for source in sources] for name, sources in parts.items()}
 
     def make(self, family: type[LanguageModel], config: Any) -> LanguageModel:
-        return family(self.tokenizer.size, config)
+        if family.bounded:
+            check_context(self._encoded, config.context)  # before a model of that size is made
+        return build_model(family, self.tokenizer.size, config)
 
     def encoded(self) -> Encoded:
         return self._encoded

@@ -4,7 +4,6 @@ Shape legend: N questions, T positions, H heads, M answers with a right place.
 """
 
 import dataclasses
-import math
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,7 +17,9 @@ from regard.models import FAMILIES, family_class
 from regard.models.contract import LanguageModel
 from regard.models.model import as_kind
 from regard.parts.look import Look
+from regard.probabilities.intervals import wilson
 from regard.text.puzzles import Puzzle, Questions
+from regard.tokens.schedule import epoch_generator
 from regard.training.loop import descend
 from regard.training.options import TrainingOptions
 from regard.training.task import Batch, Batches, Step, Task, ignore_reports
@@ -88,7 +89,7 @@ class QuestionBatches(Batches):
         return 1 << 62
 
     def batch(self, epoch: int, step: int) -> Batch:
-        generator = torch.Generator().manual_seed(self.seed * 1_000_003 + step)
+        generator = epoch_generator(self.seed, step)
         lengths = self.puzzle.training_lengths
         length = lengths[int(torch.randint(0, len(lengths), (), generator=generator))]
         questions = self.puzzle.training_questions(length, QUESTIONS, generator)
@@ -176,15 +177,3 @@ def _right_weights(look: Look, questions: Questions) -> list[float]:
     heads = [weights(rows + 1)[question_M, :, place, target_M] for weights in look.maps.values()]
     heads_MH = torch.cat(heads, 1)
     return heads_MH[:, int(heads_MH.mean(0).argmax())].tolist()
-
-
-def wilson(successes: int, trials: int, z: float = 1.96) -> tuple[float, float]:
-    """Return the 95% confidence interval of a share (Wilson 1927).
-
-    >>> [round(end, 3) for end in wilson(8, 10)]
-    [0.49, 0.943]
-    """
-    share, squared = successes / trials, z * z / trials
-    middle = (share + squared / 2) / (1 + squared)
-    half = z / (1 + squared) * math.sqrt(share * (1 - share) / trials + squared / (4 * trials))
-    return max(0.0, middle - half), min(1.0, middle + half)

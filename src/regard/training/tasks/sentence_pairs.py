@@ -9,6 +9,7 @@ from typing import Any, final
 import torch
 
 from regard.errors import UserError
+from regard.models.building import build_model
 from regard.models.contract import LanguageModel
 from regard.probabilities.attention_links import attention_error_rate
 from regard.probabilities.measures import token_losses
@@ -74,7 +75,7 @@ class SentencePairs(TextTask[LanguageModel]):
         return {"longest": self._limit}
 
     def make(self, family: type[LanguageModel], config: Any) -> LanguageModel:
-        return family(self.tokenizer.size, config, self.source_tokenizer.size)  # type: ignore[call-arg]
+        return build_model(family, self.tokenizer.size, config, self.source_tokenizer.size)
 
     def encoded(self) -> Encoded:
         return self._encoded.target

@@ -1,0 +1,163 @@
+import { useEffect } from "preact/hooks";
+import type { View } from "./address";
+import { Attend } from "./attend";
+import { useStore } from "./context";
+import { Hints } from "./hints";
+import { Models } from "./models";
+import { ReadView } from "./read";
+import { TrainView } from "./train";
+import { WriteView } from "./write";
+
+const VIEWS: readonly (readonly [View, string])[] = [
+  ["read", "Reading"],
+  ["attend", "Attention"],
+  ["write", "Writing"],
+];
+
+export function App() {
+  const store = useStore();
+  const { runs, training, connection } = store;
+  useEffect(() => {
+    const keys = (event: KeyboardEvent) => {
+      const typing = event.target instanceof HTMLTextAreaElement || event.target instanceof HTMLInputElement;
+      if (typing && (event.target as HTMLInputElement).type !== "range") return;
+      if (!(event.ctrlKey || event.metaKey)) return;
+      if (event.key === "z" && !event.shiftKey) store.undo();
+      else if (event.key === "y" || (event.key.toLowerCase() === "z" && event.shiftKey)) store.redo();
+      else return;
+      event.preventDefault();
+    };
+    addEventListener("keydown", keys);
+    return () => removeEventListener("keydown", keys);
+  }, []);
+  const learning = runs.value !== null && runs.value.length === 0 && training.value;
+  return (
+    <>
+      <Header />
+      {connection.value === "gone" && (
+        <p class="banner" role="alert">
+          The lab does not answer. Is <code>regard lab</code> still running? This page tries again.
+        </p>
+      )}
+      {connection.value === "restarted" && (
+        <p class="banner" role="alert">
+          The lab was started again. Open the address that <code>regard lab</code> printed, and close this page.
+        </p>
+      )}
+      <main>
+        {learning ? (
+          <TrainView />
+        ) : (
+          <>
+            <Hints />
+            <Composer />
+            {runs.value !== null && runs.value.length === 0 ? <p class="empty">There is no run to look at.</p> : <Current />}
+          </>
+        )}
+      </main>
+    </>
+  );
+}
+
+function Current() {
+  const { view } = useStore();
+  return (
+    <div id="view" role="tabpanel" aria-labelledby={`tab-${view.value}`} data-view={view.value}>
+      {view.value === "read" ? <ReadView /> : view.value === "attend" ? <Attend /> : <WriteView />}
+    </div>
+  );
+}
+
+function Header() {
+  const { view, theme, setTheme, edits } = useStore();
+  const keys = (event: KeyboardEvent) => {
+    const step = event.key === "ArrowRight" ? 1 : event.key === "ArrowLeft" ? -1 : 0;
+    if (!step) return;
+    const place = VIEWS.findIndex(([name]) => name === view.value);
+    const [next] = VIEWS[(place + step + VIEWS.length) % VIEWS.length]!;
+    view.value = next;
+    document.getElementById(`tab-${next}`)?.focus();
+  };
+  const other = theme.value === "light" ? "dark" : "light";
+  return (
+    <header>
+      <h1>
+        regard <span>lab</span>
+      </h1>
+      <div role="tablist" aria-label="Views" class="tabs" onKeyDown={keys}>
+        {VIEWS.map(([name, title]) => (
+          <button
+            key={name}
+            id={`tab-${name}`}
+            role="tab"
+            aria-selected={view.value === name}
+            aria-controls="view"
+            tabIndex={view.value === name ? 0 : -1}
+            onClick={() => (view.value = name)}
+          >
+            {title}
+          </button>
+        ))}
+      </div>
+      {edits.value.length > 0 && (
+        <button class="pill" onClick={() => (view.value = "attend")} title="Show the changes">
+          {edits.value.length === 1 ? "1 change" : `${edits.value.length} changes`}
+        </button>
+      )}
+      <button class="quiet theme" aria-label={`Use ${other} colours`} onClick={() => setTheme(other)}>
+        <span aria-hidden="true">{theme.value === "light" ? "☾" : "☀"}</span>
+      </button>
+    </header>
+  );
+}
+
+function Composer() {
+  const store = useStore();
+  const { text, target, info, words, reading } = store;
+  const pairs = info.value?.reads === "pairs";
+  const subwords = info.value !== null && info.value.tokens !== "word";
+  const own = pairs && target.value === null ? (reading.value?.read?.tokens.slice(1, -1).join(" ") ?? "") : target.value;
+  return (
+    <section class="composer" aria-label="Text and models">
+      <div class="fields">
+        <label class="field">
+          <span>{pairs ? "Sentence" : "Text"}</span>
+          <textarea
+            value={text.value}
+            rows={2}
+            maxLength={100_000}
+            spellcheck={false}
+            autofocus
+            placeholder="Type or paste a text"
+            onInput={(event) => store.setText(event.currentTarget.value)}
+          />
+        </label>
+        {pairs && (
+          <label class="field">
+            <span>{target.value === null ? "Translation: the model's own" : "Translation: yours"}</span>
+            <textarea
+              value={own ?? ""}
+              rows={2}
+              spellcheck={false}
+              onInput={(event) => (target.value = event.currentTarget.value || null)}
+            />
+            {target.value !== null && (
+              <button class="link" onClick={() => (target.value = null)}>
+                Read the model's own translation
+              </button>
+            )}
+          </label>
+        )}
+      </div>
+      <div class="choices">
+        <Models />
+        {subwords && (
+          <label class="check">
+            <input type="checkbox" checked={words.value} onChange={(event) => (words.value = event.currentTarget.checked)} />
+            Join subwords to words
+          </label>
+        )}
+      </div>
+    </section>
+  );
+}

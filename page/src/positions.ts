@@ -1,0 +1,55 @@
+// From what stands on the screen (tokens, or words of several tokens) to positions of the model, and back.
+
+import type { Read, SiteInfo } from "./protocol";
+
+type Spans = readonly (readonly [number, number])[] | null;
+
+function span(spans: Spans, place: number): number[] {
+  if (spans === null) return [place];
+  const [first, last] = spans[place] ?? [place, place + 1];
+  return Array.from({ length: last - first }, (_, at) => first + at);
+}
+
+/** The positions of a row of a map. Row j of a map with `ahead` is named by token j + 1, at position j. */
+export function rowPositions(read: Read, site: SiteInfo, row: number): number[] {
+  if (site.row_side === "given") return span(read.given_spans, row);
+  if (read.spans === null) return [row];
+  return span(read.spans, row + site.ahead).map((position) => position - site.ahead);
+}
+
+export function columnPositions(read: Read, site: SiteInfo, column: number): number[] {
+  return span(site.column_side === "given" ? read.given_spans : read.spans, column);
+}
+
+/** The position of the model after which the token (or word) at a place is predicted. */
+export function predictedAfter(read: Read, place: number): number {
+  const before = span(read.spans, place - 1);
+  return before[before.length - 1]!;
+}
+
+/** Whether a row may attend to a column: the future is hidden where rows and columns are one text. */
+export function sees(site: SiteInfo, row: number, column: number, columns: number): boolean {
+  if (site.extra && column === site.first_column + columns - 1) return true;
+  return !(site.row_side === "read" && site.column_side === "read") || column <= row;
+}
+
+export function rowNames(read: Read, site: SiteInfo): string[] {
+  return read.axes[site.rows]!;
+}
+
+export function columnNames(read: Read, site: SiteInfo): string[] {
+  return site.columns < 0 ? Array.from({ length: -site.columns }, (_, at) => String(at)) : read.axes[site.columns]!;
+}
+
+/** The site that is shown first: attention over a source, else the first weights, else the first values. */
+export function siteOf(read: Read, wanted: string | null): SiteInfo | null {
+  const weights = read.sites.filter((site) => site.holds === "weights");
+  return (
+    read.sites.find((site) => site.name === wanted) ??
+    weights.find((site) => site.column_side === "given" && site.row_side === "read") ??
+    weights[0] ??
+    read.sites.find((site) => site.heads.length > 1) ??
+    read.sites[0] ??
+    null
+  );
+}

@@ -1,0 +1,214 @@
+// The state of the page, and the questions that follow from it.
+
+import { batch, computed, effect, signal, type ReadonlySignal } from "@preact/signals";
+import { decode, encode, type Form, type View } from "./address";
+import { Dropped, Failed, Gone, Restarted, told, type Channel } from "./channel";
+import type { Theme } from "./colour";
+import { change, current, EMPTY, redo, undo, type Edit, type History } from "./edits";
+import type { Next, Read, ReadQuestion, RunInfo } from "./protocol";
+
+export const MOST_MODELS = 4;
+const SAMPLE = "The value of the object is the name of the class";
+const SAMPLE_SOURCE = "The tall cat sees you";
+const PAUSE = 30; // milliseconds that typing must rest
+
+export interface Reading {
+  question: ReadQuestion;
+  read: Read | null; // the last answer; it stays on the screen until the next one
+  of: ReadQuestion | null; // the question that `read` answers
+  error: string | null;
+  asking: boolean;
+}
+
+export type Store = ReturnType<typeof makeStore>;
+
+export function makeStore(channel: Channel) {
+  const start = decode(location.hash);
+  const view = signal<View>(start.view);
+  const runs = signal<RunInfo[] | null>(null);
+  const training = signal(false);
+  const chosen = signal<string[]>([]); // ids; the first is the active model
+  const text = signal(start.text ?? SAMPLE);
+  const target = signal<string | null>(start.target);
+  const words = signal(start.words);
+  const site = signal<string | null>(start.site);
+  const head = signal(start.head);
+  const rows = signal<number[]>(start.rows);
+  const form = signal<Form>(start.form);
+  const place = signal<number | null>(null); // the token that is pinned, and the one under the pointer
+  const hovered = signal<number | null>(null);
+  const histories = signal<Record<string, History>>({});
+  const readings = signal<Record<string, Reading>>({});
+  const connection = signal<"fine" | "gone" | "restarted">("fine");
+  const theme = signal<Theme>(storedTheme());
+
+  const active: ReadonlySignal<string | null> = computed(() => chosen.value[0] ?? null);
+  const info = computed(() => runs.value?.find((run) => run.id === active.value) ?? null);
+  const history = computed(() => histories.value[active.value ?? ""] ?? EMPTY);
+  const edits = computed(() => current(history.value));
+  const reading = computed(() => readings.value[active.value ?? ""] ?? null);
+
+  function question(run: string): ReadQuestion {
+    const own = runs.value?.find((one) => one.id === run);
+    const applied = current(histories.value[run] ?? EMPTY);
+    return {
+      run,
+      text: text.value,
+      target: own?.reads === "pairs" ? target.value : null,
+      words: words.value && own?.tokens !== "word",
+      top: 12,
+      edits: [...applied],
+    };
+  }
+
+  function failed(error: unknown): string | null {
+    if (error instanceof Dropped) return null;
+    if (error instanceof Gone) connection.value = "gone";
+    if (error instanceof Restarted) connection.value = "restarted";
+    if (!(error instanceof Failed || error instanceof Gone || error instanceof Restarted)) console.error(error);
+    return told(error);
+  }
+
+  const timers = new Map<string, ReturnType<typeof setTimeout>>();
+
+  function ask(run: string): void {
+    const wanted = question(run);
+    const before = readings.value[run];
+    if (before && JSON.stringify(before.question) === JSON.stringify(wanted) && before.error === null) return;
+    const keep = before ?? { read: null, of: null };
+    readings.value = { ...readings.value, [run]: { read: keep.read, of: keep.of, question: wanted, error: null, asking: true } };
+    clearTimeout(timers.get(run));
+    timers.set(run, setTimeout(() => void answer(run, wanted), before ? PAUSE : 0));
+  }
+
+  async function answer(run: string, wanted: ReadQuestion): Promise<void> {
+    const latest = () => readings.value[run]?.question === wanted; // answers to older text are dropped
+    if (!wanted.text.trim()) {
+      if (latest())
+        readings.value = { ...readings.value, [run]: { question: wanted, read: null, of: null, error: null, asking: false } };
+      return;
+    }
+    try {
+      const read = await channel.read(wanted, `read/${run}`);
+      connection.value = "fine";
+      if (latest()) readings.value = { ...readings.value, [run]: { question: wanted, read, of: wanted, error: null, asking: false } };
+    } catch (error) {
+      const message = failed(error);
+      if (latest() && message !== null)
+        readings.value = { ...readings.value, [run]: { ...readings.value[run]!, error: message, asking: false } };
+    }
+  }
+
+  async function loadRuns(): Promise<void> {
+    try {
+      const answer = await channel.runs();
+      batch(() => {
+        connection.value = "fine";
+        training.value = answer.training && answer.runs.length === 0;
+        const kept = chosen.value.filter((id) => answer.runs.some((run) => run.id === id));
+        const named = start.runs.flatMap((name) => answer.runs.filter((run) => run.name === name).map((run) => run.id));
+        const first = answer.runs.find((run) => run.family.includes("transformer") && run.reads === "text") ?? answer.runs[0];
+        chosen.value = kept.length ? kept : named.length ? named.slice(0, MOST_MODELS) : first ? [first.id] : [];
+        if (start.edits.length && chosen.value[0] && !histories.value[chosen.value[0]])
+          histories.value = { [chosen.value[0]]: change(EMPTY, start.edits) };
+        if (start.text === null && answer.runs.find((run) => run.id === chosen.value[0])?.reads === "pairs")
+          text.value = SAMPLE_SOURCE;
+        runs.value = answer.runs;
+      });
+    } catch (error) {
+      failed(error);
+      setTimeout(() => void loadRuns(), 1500);
+    }
+  }
+
+  // The server is asked again, while it is gone, until it answers.
+  effect(() => {
+    if (connection.value !== "gone") return;
+    const timer = setInterval(() => {
+      channel.runs().then(
+        () => {
+          connection.value = "fine";
+          for (const run of chosen.value) readings.value[run]?.error && ask(run);
+        },
+        (error: unknown) => error instanceof Restarted && (connection.value = "restarted"),
+      );
+    }, 1500);
+    return () => clearInterval(timer);
+  });
+
+  effect(() => {
+    if (runs.value === null) return;
+    void [text.value, target.value, words.value, histories.value];
+    for (const run of chosen.value) ask(run);
+  });
+
+  // The address follows the view; nothing is added to the browser's history while a person types.
+  let timer: ReturnType<typeof setTimeout>;
+  effect(() => {
+    if (runs.value === null || runs.value.length === 0) return;
+    const names = chosen.value.flatMap((id) => runs.value!.filter((run) => run.id === id).map((run) => run.name));
+    const hash = encode({
+      view: view.value, runs: names, text: text.value, target: target.value, words: words.value, site: site.value,
+      head: head.value, rows: rows.value, form: form.value, edits: [...edits.value],
+    });
+    clearTimeout(timer);
+    timer = setTimeout(() => history_replace(hash), 150);
+  });
+  history_replace(location.hash); // the token leaves the address bar at once
+
+  function setHistory(next: History): void {
+    if (active.value !== null) histories.value = { ...histories.value, [active.value]: next };
+  }
+
+  return {
+    channel, view, runs, training, chosen, text, target, words, site, head, rows, form, place, hovered, readings,
+    connection, theme, active, info, history, edits, reading, question, loadRuns, failed,
+    retry: (run: string) => ask(run),
+    edit: (next: readonly Edit[], same = false) => setHistory(change(history.value, next, same)),
+    undo: () => setHistory(undo(history.value)),
+    redo: () => setHistory(redo(history.value)),
+    reset: () => edits.value.length && setHistory(change(history.value, [])),
+    setTheme(next: Theme) {
+      theme.value = next;
+      remember("theme", next);
+    },
+    /** Another text begins at its own last word. */
+    setText(next: string) {
+      batch(() => {
+        text.value = next;
+        place.value = null;
+        hovered.value = null;
+        rows.value = [];
+      });
+    },
+    nextFor: (run: string, at: number, seen: string): Promise<Next> =>
+      channel.next({ of: question(run), place: at, top: 12 }, `next/${seen}/${run}`),
+  };
+}
+
+function history_replace(hash: string): void {
+  window.history.replaceState(null, "", `${location.pathname}${hash}`);
+}
+
+function storedTheme(): Theme {
+  const stored = recall("theme");
+  if (stored === "light" || stored === "dark") return stored;
+  return matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light";
+}
+
+/** Keep a choice for the next visit, where the browser allows it. */
+export function remember(key: string, value: string): void {
+  try {
+    localStorage.setItem(`regard-lab-${key}`, value);
+  } catch {
+    // the browser keeps nothing: the choice holds for this visit
+  }
+}
+
+export function recall(key: string): string | null {
+  try {
+    return localStorage.getItem(`regard-lab-${key}`);
+  } catch {
+    return null;
+  }
+}

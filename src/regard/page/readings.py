@@ -1,0 +1,311 @@
+"""One model of the lab: its readings of texts, with and without edits.
+
+Every number comes from the same functions as `regard look`: observe, edited, by_words. The last readings are
+kept, so that the parts of a map are asked for one by one.
+
+Shape legend: H heads, Q rows, K columns, V vocabulary.
+"""
+
+import json
+from collections import OrderedDict
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, TypeVar, final
+
+import torch
+from torch import Tensor
+
+from regard.errors import UserError
+from regard.inside.by_words import by_words
+from regard.inside.edit_model import edited
+from regard.inside.observe import Reading, Wanted, distribution, observe, plain_reading
+from regard.inside.record import Map, Record
+from regard.inside.source_reading import translation_reading
+from regard.models.contract import LanguageModel
+from regard.page import protocol
+from regard.probabilities.decoder import Writing, generate
+from regard.probabilities.sampling import Sampling
+from regard.runs.formats import load
+from regard.runs.run import Run
+from regard.tokens.word_groups import word_groups
+
+KEPT = 4  # records and edited models that are remembered
+TERMS = 12  # the largest terms of a prediction
+T = TypeVar("T")
+
+
+@final
+class Recent:
+    """A dictionary of the values that were used last."""
+
+    def __init__(self, size: int = KEPT):
+        self._size, self._values = size, OrderedDict[Hashable, Any]()
+
+    def get(self, key: Hashable, make: Callable[[], T]) -> T:
+        if key not in self._values:
+            self._values[key] = make()
+        self._values.move_to_end(key)
+        while len(self._values) > self._size:
+            self._values.popitem(last=False)
+        return self._values[key]
+
+
+@final
+class Readings:
+    """A run, opened, and what was read with it. Only one thread may use it."""
+
+    def __init__(self, path: Path):
+        self.run = load(path)
+        self._edited, self._records, self._inputs = Recent(), Recent(2 * KEPT), Recent(2 * KEPT)
+
+    def model_under(self, edits: tuple[dict[str, Any], ...]) -> Run:
+        if not edits:
+            return self.run
+        text = json.dumps(edits)
+        return self._edited.get(text, lambda: edited(self.run, text))
+
+    def _reading(self, question: protocol.ReadQuestion) -> Reading:
+        """Return the input. A translator without a target reads its own translation under the edits."""
+
+        def make() -> Reading:
+            if self.run.language_model.given is None:
+                return plain_reading(self.run.tokenizer, question.text)
+            own = question.target is None or not question.target.strip()
+            changed = self.model_under(question.edits if own else ())
+            return translation_reading(changed, question.text, None if own else question.target)
+
+        edits = json.dumps(question.edits) if self.run.language_model.given is not None else ""
+        return self._inputs.get((question.text, question.target, edits), make)
+
+    def record(self, question: protocol.ReadQuestion, with_edits: bool = True) -> Record:
+        """Return the record of a text, with or without the edits of the question."""
+        edits = question.edits if with_edits else ()
+        key = (question.text, question.target, question.words, question.top, json.dumps(edits), with_edits)
+
+        def make() -> Record:
+            reading, run = self._reading(question), self.model_under(edits)
+            record = observe(
+                run.language_model,
+                run.tokenizer,
+                reading,
+                Wanted(_sites(run.language_model), top=question.top),
+            )
+            return by_words(record) if self._joined(question) else record
+
+        return self._records.get(key, make)
+
+    def _joined(self, question: protocol.ReadQuestion) -> bool:
+        return question.words and self.run.tokenizer.kind != "word"
+
+    def read(self, question: protocol.ReadQuestion) -> protocol.Read:
+        record = self.record(question)
+        before = self.record(question, with_edits=False) if question.edits else None
+        run, axes, joined = self.run, list[list[str]](), self._joined(question)
+        input = self._reading(question)
+        sites = [_site(site_map, axes) for site_map in record.maps.values()]
+        return protocol.Read(
+            tokens=record.tokens,
+            word=_word_numbers(record.tokens, "word" if question.words else run.tokenizer.kind),
+            spans=_spans(input.tokens) if joined else None,
+            given_spans=_spans(input.given_names) if joined and input.given_names else None,
+            surprisal=_short(record.surprisal),
+            ranks=record.ranks,
+            likeliest=[[(token, _digits(p)) for token, p in place] for place in record.likeliest],
+            given=record.given,
+            before=None if before is None else _short(before.surprisal),
+            notes=record.notes,
+            kind=run.tokenizer.kind,
+            vocabulary=run.tokenizer.size,
+            context=run.language_model.context,
+            axes=axes,
+            sites=sites,
+            terms=[_terms(record, place - 1) for place in range(len(record.tokens))],
+            terms_of=None if record.parts is None else record.parts.of,
+        )
+
+    def rows(self, question: protocol.RowsQuestion) -> protocol.Rows:
+        part_HQK = self.record(question.of).map(question.site).tile(list(question.rows))
+        return protocol.Rows([[[_digits(n) for n in row] for row in head] for head in part_HQK.tolist()])
+
+    def tile(self, question: protocol.TileQuestion) -> bytes:
+        """Return a byte for each block of cells, row by row; cells past the end of the map are 0."""
+        site_map = self.record(question.of).map(question.site)
+        rows = _inside(question.row, question.rows, site_map.rows[-1] + 1)
+        part_HQK = site_map.tile(rows, heads=None if question.head < 0 else [question.head])
+        first = question.column - site_map.first
+        part_HQK = part_HQK[:, :, first : first + question.columns]
+        part_QK = part_HQK.mean(0)
+        block = question.block
+        if block > 1:
+            part_QK = _pooled(part_QK, -(-question.rows // block), -(-question.columns // block), block)
+        missing = (0, -(-question.columns // block) - part_QK.shape[1])
+        below = (0, -(-question.rows // block) - part_QK.shape[0])
+        return _bytes(torch.nn.functional.pad(part_QK, (*missing, *below)), site_map)
+
+    def mosaic(self, question: protocol.MosaicQuestion) -> bytes:
+        """Return (sites, heads, size, size) bytes. Rows and columns are pooled, the largest is kept."""
+        parts, record = list[bytes](), self.record(question.of)
+        for site in question.sites:
+            site_map = record.map(site)
+            for head_QK in _coarse(site_map, question.size):
+                parts.append(_bytes(head_QK, site_map))
+        return b"".join(parts)
+
+    def next(self, question: protocol.NextQuestion) -> protocol.Next:
+        reading, of = self._reading(question.of), question.of
+        before_V = distribution(self.run.language_model, reading, question.place).exp()
+        after_V = before_V
+        if of.edits:
+            after_V = distribution(self.model_under(of.edits).language_model, reading, question.place).exp()
+        largest = torch.maximum(before_V, after_V).topk(min(question.top, len(before_V)))
+
+        def chance(token: int) -> protocol.Chance:
+            name = self.run.tokenizer.name(token)
+            return protocol.Chance(token, name, float(before_V[token]), float(after_V[token]))
+
+        true = reading.ids[question.place + 1] if question.place + 1 < len(reading.ids) else None
+        known = true is not None and true < len(before_V)
+
+        def rank(p_V: Tensor) -> int | None:
+            return int((p_V > p_V[true]).sum()) + 1 if known else None
+
+        return protocol.Next(
+            chances=sorted(map(chance, largest.indices.tolist()), key=lambda one: -one.after),
+            true=chance(int(true)) if known and true is not None else None,
+            true_rank_before=rank(before_V),
+            true_rank_after=rank(after_V),
+            moved=float((after_V - before_V).abs().sum() / 2),
+        )
+
+    def write(self, question: protocol.WriteQuestion) -> Iterator[protocol.Piece]:
+        """Yield one token after the other, as `regard generate` writes them."""
+        run, tokenizer = self.model_under(question.edits), self.run.tokenizer
+        if run.language_model.given is not None:
+            raise UserError("a translator does not go on from a text: read a sentence with it instead")
+        if any(token >= tokenizer.size for token in question.ids):
+            raise UserError("this text was written by another model: begin again")
+        ids = [tokenizer.start, *tokenizer.prompt(question.prompt)]
+        decode = tokenizer.decoder(ids[-1])
+        for token in question.ids:
+            decode(token)
+        sampling = Sampling(temperature=question.temperature, top_k=question.top_k)
+        settings = Writing(
+            length=question.length,
+            end=tokenizer.stop,
+            sampling=sampling,
+            seed=question.seed,
+            likeliest=min(question.top, tokenizer.size),
+        )
+        state = run.language_model.begin(1)
+        for written in generate(run.language_model, state, [[*ids, *question.ids]], settings):
+            (token,) = written.tokens
+            best = zip(
+                written.likeliest_BK[0].tolist(), written.likeliest_log_prob_BK[0].exp().tolist(), strict=True
+            )
+            yield protocol.Piece(
+                id=token,
+                token=tokenizer.name(token),
+                text=decode(token),
+                probability=_digits(float(written.log_prob_B[0].exp())),
+                likeliest=[(number, tokenizer.name(number), _digits(p)) for number, p in best],
+                ended=token == tokenizer.stop,
+            )
+
+
+def _sites(model: LanguageModel) -> list[str]:
+    """Return the sites that the lab shows: those with weights, and those that carry memory."""
+    return [name for name, site in model.sites().items() if site.holds == "weights" or site.remembers]
+
+
+def _site(site_map: Map, axes: list[list[str]]) -> protocol.SiteInfo:
+    def axis(names: tuple[str, ...]) -> int:
+        if list(names) not in axes:
+            axes.append(list(names))
+        return axes.index(list(names))
+
+    site = site_map.site
+    whole = site_map.more is not None and len(site_map.rows) == 1
+    # A long text has only its last row computed; the other rows are computed when they are looked at.
+    square = whole and site.rows == site.columns
+    return protocol.SiteInfo(
+        name=site.name,
+        holds="weights" if site_map.weighs else "values",
+        heads=list(site_map.heads),
+        rows=axis(site_map.column_names[: site_map.rows[-1] + 1] if square else site_map.row_names),
+        columns=axis(site_map.column_names) if site_map.weighs else -site_map.numbers.shape[2],
+        row_side="given" if site.rows == "given" else "read",
+        column_side="given" if site.columns == "given" else "read",
+        first=site_map.first if square else site_map.rows[0],
+        first_column=site_map.first,
+        ahead=site_map.ahead,
+        extra=site.extra is not None and site.columns == "read",
+        most=1.0 if site_map.weighs else _digits(float(site_map.numbers.abs().max())),
+    )
+
+
+def _word_numbers(tokens: list[str], kind: str) -> list[int]:
+    numbers = [0] * len(tokens)
+    for number, group in enumerate(word_groups(tokens, kind)):
+        for place in group:
+            numbers[place] = number
+    return numbers
+
+
+def _spans(tokens: Sequence[str]) -> list[tuple[int, int]]:
+    return [(group.start, group.stop) for group in word_groups(tokens)]
+
+
+def _terms(record: Record, place: int) -> list[tuple[str, float]]:
+    terms = sorted(record.terms(place), key=lambda term: -abs(term[1]))
+    rest = sum(value for _, value in terms[TERMS:])
+    short = [(name, _digits(value)) for name, value in terms[:TERMS]]
+    return [*short, (f"{len(terms) - TERMS} smaller", _digits(rest))] if len(terms) > TERMS else short
+
+
+def _coarse(site_map: Map, size: int) -> Tensor:
+    """(H, size, size): the map of each head, pooled."""
+    rows = range(site_map.rows[0] if site_map.more is None else site_map.first, site_map.rows[-1] + 1)
+    block = -(-len(rows) // size)
+    parts, step = list[Tensor](), block * max(1, 256 // block)
+    for start in range(rows.start, rows.stop, step):
+        parts.append(site_map.tile(range(start, min(rows.stop, start + step))))
+    whole_HQK = torch.cat(parts, 1)
+    across = -(-whole_HQK.shape[2] // size)
+    return torch.stack([_pooled(head_QK, size, size, block, across) for head_QK in whole_HQK])
+
+
+def _pooled(part_QK: Tensor, rows: int, columns: int, block: int, across: int | None = None) -> Tensor:
+    """(rows, columns): the number of the largest magnitude of each block; empty blocks are 0."""
+    across = across or block
+    padded = torch.nn.functional.pad(
+        part_QK, (0, columns * across - part_QK.shape[1], 0, rows * block - part_QK.shape[0])
+    )
+    blocks = padded.reshape(rows, block, columns, across).transpose(1, 2).reshape(rows, columns, -1)
+    return blocks.gather(2, blocks.abs().argmax(2, keepdim=True)).squeeze(2)
+
+
+def _bytes(part_QK: Tensor, site_map: Map) -> bytes:
+    """Return square roots of weights as 0 to 255, or signed shares of the largest value around 128.
+
+    Square roots keep the differences between the many small weights of a long text.
+    """
+    if site_map.weighs:
+        levels = part_QK.clamp(0, 1).sqrt() * 255
+    else:
+        levels = part_QK / (float(site_map.numbers.abs().max()) or 1.0) * 127 + 128
+    return levels.round().clamp(0, 255).byte().numpy().tobytes()
+
+
+def _inside(first: int, count: int, end: int) -> list[int]:
+    rows = list(range(first, min(first + count, end)))
+    if not rows:
+        raise UserError(f"the map has rows up to {end - 1}; there is no row {first}")
+    return rows
+
+
+def _short(numbers: list[float | None]) -> list[float | None]:
+    return [None if number is None else _digits(number) for number in numbers]
+
+
+def _digits(number: float) -> float:
+    return float(f"{number:.6g}")

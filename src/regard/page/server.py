@@ -1,0 +1,243 @@
+"""The lab's server. Questions are POST requests with JSON; writing is a stream of server-sent events.
+
+An answer that takes longer than PATIENCE seconds gets a ticket, with which the page asks again: no request
+hangs on a long computation.
+"""
+
+import asyncio
+import dataclasses
+import json
+import math
+import secrets
+import sys
+import traceback
+from collections.abc import AsyncIterator, Callable
+from concurrent.futures import CancelledError, Future
+from importlib.resources import files
+from typing import Any, TypeVar, final
+
+from fastapi import FastAPI, Request, Response
+from starlette.responses import StreamingResponse
+
+from regard.boundary import parse_json
+from regard.errors import MachineError, UserError
+from regard.page import protocol
+from regard.page.catalogue import Catalogue
+from regard.page.protocol import Answer, Runs
+from regard.page.training import Training
+from regard.serving.workers import Worker
+
+PATIENCE = 8.0  # seconds until an answer gets a ticket
+FORGET = 30.0  # seconds until an answer for which nobody asks is forgotten
+STREAMS = 8  # texts that are written at a time
+TYPES = {"lab.js": "text/javascript", "lab.css": "text/css"}
+Q = TypeVar("Q")
+
+
+@final
+class Lab:
+    """The routes of the server."""
+
+    def __init__(self, catalogue: Catalogue, training: Training):
+        self._catalogue, self._training = catalogue, training
+        self._workers = dict[str, Worker[Any]]()
+        self._tickets = dict[str, Future[Any]]()
+        self._streams = 0
+
+    def app(self) -> FastAPI:
+        app = FastAPI(docs_url=None, redoc_url=None, openapi_url=None)
+        app.add_api_route("/", self.shell, methods=["GET"])
+        for name in TYPES:
+            app.add_api_route(f"/{name}", _static(name), methods=["GET"])
+        app.add_api_route("/api/runs", self.runs, methods=["GET"])
+        app.add_api_route("/api/training", self.progress, methods=["GET"])
+        app.add_api_route("/api/train", self.train, methods=["POST"])
+        app.add_api_route("/api/wait", self.wait, methods=["POST"])
+        app.add_api_route("/api/write", self.write, methods=["POST"])
+        for name, kind, method in (
+            ("read", protocol.ReadQuestion, "read"),
+            ("rows", protocol.RowsQuestion, "rows"),
+            ("tile", protocol.TileQuestion, "tile"),
+            ("mosaic", protocol.MosaicQuestion, "mosaic"),
+            ("next", protocol.NextQuestion, "next"),
+        ):
+            app.add_api_route(f"/api/{name}", self._asker(kind, method), methods=["POST"])
+        return app
+
+    async def shell(self) -> Response:
+        return Response(_bundled("index.html"), media_type="text/html; charset=utf-8")
+
+    async def runs(self) -> Response:
+        return _json(Runs(self._catalogue.infos(), self._training.on))
+
+    async def progress(self) -> Response:
+        return _json(self._training.progress())
+
+    async def train(self) -> Response:
+        self._training.begin()
+        return _json(self._training.progress())
+
+    def _asker(self, kind: type[Any], method: str) -> Callable[[Request], Any]:
+        async def ask(request: Request) -> Response:
+            try:
+                question = parse_json(kind, await request.body(), "the question")
+                read = question if isinstance(question, protocol.ReadQuestion) else question.of
+                view = request.headers.get("x-lab-view", "")[:100]
+                work = _worded(lambda readings: getattr(readings, method)(question))
+                future = self._worker(read.run).ask(view, work)
+            except UserError as error:
+                return _json(Answer("failed", error=_reason(error)))
+            return await self._answer(future, request)
+
+        return ask
+
+    async def wait(self, request: Request) -> Response:
+        try:
+            ticket = parse_json(protocol.WaitQuestion, await request.body(), "the question").ticket
+        except UserError as error:
+            return _json(Answer("failed", error=_reason(error)))
+        future = self._tickets.pop(ticket, None)
+        return _json(Answer("dropped")) if future is None else await self._answer(future, request)
+
+    async def _answer(self, future: Future[Any], request: Request) -> Response:
+        """Wait for an answer, but not long, and not if the page is gone."""
+        gone = asyncio.ensure_future(_disconnected(request))
+        answer = asyncio.ensure_future(asyncio.wrap_future(future))
+        await asyncio.wait({answer, gone}, timeout=PATIENCE, return_when=asyncio.FIRST_COMPLETED)
+        if not gone.done():
+            gone.cancel()
+        elif not answer.done():
+            future.cancel()
+            return Response(status_code=204)
+        if not answer.done():
+            ticket = secrets.token_urlsafe(12)
+            self._tickets[ticket] = future
+            asyncio.get_running_loop().call_later(FORGET, self._forget, ticket)
+            return _json(Answer("working", ticket=ticket))
+        return _told(answer)
+
+    def _forget(self, ticket: str) -> None:
+        future = self._tickets.pop(ticket, None)
+        if future is not None:
+            future.cancel()
+
+    async def write(self, request: Request) -> Response:
+        try:
+            question = parse_json(protocol.WriteQuestion, await request.body(), "the question")
+            worker = self._worker(question.run)
+            if self._streams >= STREAMS:
+                raise UserError("too many texts are written at once: stop one first")
+        except UserError as error:
+            return _json(Answer("failed", error=_reason(error)))
+        return StreamingResponse(self._pieces(worker, question), media_type="text/event-stream")
+
+    async def _pieces(self, worker: Worker[Any], question: protocol.WriteQuestion) -> AsyncIterator[str]:
+        """Yield server-sent events. The stream stops when the page goes away: then `finally` runs."""
+        loop, queue = asyncio.get_running_loop(), asyncio.Queue[Any]()
+
+        def send(piece: Any) -> None:
+            loop.call_soon_threadsafe(queue.put_nowait, piece)
+
+        self._streams += 1
+        stream = None
+        try:
+            stream = worker.stream(_worded(lambda readings: readings.write(question)), send)
+            while (piece := await queue.get()) is not None:
+                if isinstance(piece, Exception):
+                    yield _event(Answer("failed", error=_reason(piece)))
+                    return
+                yield _event(Answer("working", result=piece))
+            yield _event(Answer("done"))
+        except UserError as error:
+            yield _event(Answer("failed", error=_reason(error)))
+        finally:
+            self._streams -= 1
+            if stream is not None:
+                stream.stop()
+
+    def _worker(self, run: str) -> Worker[Any]:
+        if run not in self._workers:
+            path = self._catalogue.path(run)
+
+            def open_run() -> Any:
+                from regard.page.readings import Readings  # imports torch, in the worker's thread
+
+                return Readings(path)
+
+            self._workers[run] = Worker(open_run)
+        return self._workers[run]
+
+    def warm(self) -> None:
+        """Open the first run before the first question."""
+        for info in self._catalogue.infos()[:1]:
+            self._worker(info.id).ask("warm", lambda readings: None)
+
+
+def _worded(work: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """Return the work, with errors of memory in words. (Warnings of a worker have no reader.)"""
+
+    def worded(readings: Any) -> Any:
+        try:
+            return work(readings)
+        except (MemoryError, RuntimeError) as error:
+            if isinstance(error, MemoryError) or "memory" in str(error):
+                raise UserError("the machine has too little memory for this text: shorten it") from None
+            raise
+
+    return worded
+
+
+def _told(answer: "asyncio.Future[Any]") -> Response:
+    try:
+        result = answer.result()
+    except (CancelledError, asyncio.CancelledError):
+        return _json(Answer("dropped"))
+    except Exception as error:
+        return _json(Answer("failed", error=_reason(error)))
+    if isinstance(result, bytes):
+        return Response(result, media_type="application/octet-stream")
+    return _json(Answer("done", result=result))
+
+
+def _reason(error: Exception) -> str:
+    if isinstance(error, UserError | MachineError | OSError):
+        return str(error).replace("`", "")
+    traceback.print_exception(error, file=sys.stderr)
+    return "the lab made a mistake here; the terminal says which"
+
+
+async def _disconnected(request: Request) -> None:
+    while (await request.receive())["type"] != "http.disconnect":
+        pass
+
+
+def _static(name: str) -> Callable[[], Any]:
+    async def send() -> Response:
+        return Response(_bundled(name), media_type=f"{TYPES[name]}; charset=utf-8")
+
+    return send
+
+
+def _bundled(name: str) -> bytes:
+    return files("regard.page").joinpath("bundle", name).read_bytes()
+
+
+def _event(answer: Answer) -> str:
+    return f"data: {_dumped(answer)}\n\n"
+
+
+def _json(value: Any) -> Response:
+    return Response(_dumped(value), media_type="application/json")
+
+
+def _dumped(value: Any) -> str:
+    return json.dumps(_finite(dataclasses.asdict(value)), ensure_ascii=False, separators=(",", ":"))
+
+
+def _finite(value: Any) -> Any:
+    """Infinite numbers become null: JSON has no infinity."""
+    if isinstance(value, dict):
+        return {key: _finite(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(item) for item in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -1,0 +1,85 @@
+"""The lab's own training: a small model on the built-in text, when there is no run to look at.
+
+The training is `regard train` in a process of its own. The page reads what the process writes: its metrics,
+its samples, and in the end the run.
+"""
+
+import json
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, final
+
+from regard.page.protocol import Progress
+
+SECONDS = 40.0  # of training; the page can use the model within a minute
+METRICS, SAMPLES, CONFIG = "metrics.jsonl", "samples.txt", "config.json"
+
+
+@final
+class Training:
+    """A training that begins when the page asks for it."""
+
+    def __init__(self, out: Path, finished: Callable[[Path], str], wanted: bool):
+        self._out, self._finished, self._run = out, finished, None
+        self.on = wanted
+        self._process: subprocess.Popen[bytes] | None = None
+        self._began = 0.0
+
+    def begin(self) -> None:
+        """Start the process, once."""
+        if self._process is not None or not self.on:
+            return
+        self._began = time.monotonic()
+        options = ["--minutes", str(SECONDS / 60), "--evaluate-every", "50", "--out", str(self._out)]
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "regard", "train", "transformer", "--tokens", "word", *options],
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            start_new_session=True,  # Ctrl-C reaches the lab, which then stops the training in its own way
+        )
+
+    def progress(self) -> Progress:
+        if self._process is None:
+            return Progress("none")
+        seconds, code = time.monotonic() - self._began, self._process.poll()
+        losses, sample = self._losses(), self._sample()
+        told: dict[str, Any] = {"seconds": seconds, "limit": SECONDS, "losses": losses, "sample": sample}
+        if code == 0:
+            return Progress("done", run=self._finished(self._out), **told)
+        if code is not None:
+            stderr = self._process.stderr
+            lines = (
+                [] if stderr is None or stderr.closed else stderr.read().decode(errors="replace").splitlines()
+            )
+            return Progress("failed", error=lines[-1] if lines else f"the training ended with {code}", **told)
+        return Progress("training" if losses else "starting", **told)
+
+    def stop(self) -> None:
+        """Stop the process as Ctrl-C does: it saves a checkpoint."""
+        if self._process is not None and self._process.poll() is None:
+            self._process.send_signal(signal.SIGINT)
+
+    def _losses(self) -> list[tuple[int, float, float | None]]:
+        losses = []
+        for line in _read(self._out / METRICS).splitlines():
+            try:
+                entry = json.loads(line)
+                losses.append((entry["step"], entry["train_loss"], entry.get("valid_loss")))
+            except (ValueError, KeyError):  # the last line is not complete yet
+                break
+        return losses
+
+    def _sample(self) -> str:
+        samples = _read(self._out / SAMPLES).split("--- step ")
+        return "\n".join(line[4:] for line in samples[-1].splitlines()[1:]).strip()
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text("utf-8", errors="replace")
+    except OSError:
+        return ""

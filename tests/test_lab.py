@@ -1,0 +1,295 @@
+"""The lab's server: what it answers, whom it answers, and that its numbers are those of `regard look`."""
+
+import http.client
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import pytest
+
+import regard
+
+ROOT = Path(__file__).parent.parent
+TEXT = "a b a c a b"
+
+
+@dataclass
+class Lab:
+    """A running lab, asked as a page asks it."""
+
+    address: str
+
+    @property
+    def place(self) -> str:
+        return urlsplit(self.address).netloc
+
+    @property
+    def token(self) -> str:
+        return self.address.split("token=")[1]
+
+    def send(self, path: str, body: bytes | None = None, **headers: str) -> tuple[int, dict[str, str], bytes]:
+        """Send a request; a header with an empty value is left out."""
+        port = urlsplit(self.address).port
+        usual = {"Host": self.place, "Cookie": f"regard_lab_{port}={self.token}"}
+        if body is not None:
+            usual |= {"Origin": f"http://{self.place}", "Content-Type": "application/json"}
+        usual |= {name.replace("_", "-"): value for name, value in headers.items()}
+        connection = http.client.HTTPConnection(self.place, timeout=60)
+        connection.putrequest("GET" if body is None else "POST", path, skip_host=True)
+        for name, value in usual.items():
+            if value:
+                connection.putheader(name, value)
+        if body is not None:
+            connection.putheader("Content-Length", str(len(body)))
+        connection.endheaders(body)
+        response = connection.getresponse()
+        answer = response.status, {k.lower(): v for k, v in response.getheaders()}, response.read()
+        connection.close()
+        return answer
+
+    def ask(self, kind: str, question: dict[str, Any], **headers: str) -> Any:
+        status, found, body = self.send(f"/api/{kind}", json.dumps(question).encode(), **headers)
+        assert status == 200, body
+        if found["content-type"] == "application/octet-stream":
+            return body
+        answer = json.loads(body)
+        if answer.get("state") == "working":  # a busy machine: ask again with the ticket
+            return self.ask("wait", {"ticket": answer["ticket"]})
+        return answer
+
+    def done(self, kind: str, question: dict[str, Any]) -> Any:
+        answer = self.ask(kind, question)
+        assert answer["state"] == "done", answer
+        return answer["result"]
+
+    def run(self, name: str) -> str:
+        status, _, body = self.send("/api/runs")
+        assert status == 200
+        return next(run["id"] for run in json.loads(body)["runs"] if run["name"] == name)
+
+
+def start_lab(*arguments: str, cwd: Path) -> tuple[subprocess.Popen[str], Lab]:
+    process = subprocess.Popen(
+        [sys.executable, "-m", "regard", "lab", "--no-browser", *arguments],
+        stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, cwd=cwd, text=True,
+    )  # fmt: skip
+    assert process.stdout is not None
+    return process, Lab(process.stdout.readline().strip())
+
+
+def stop_lab(process: subprocess.Popen[str]) -> None:
+    with process:  # closes its output
+        process.terminate()
+
+
+@pytest.fixture(scope="session")
+def lab_runs(tmp_path_factory) -> Path:
+    """Three small runs in a folder."""
+    folder = tmp_path_factory.mktemp("lab")
+    (folder / "text.txt").write_text(f"{TEXT} c b a\n" * 40)
+    usual = {"text": str(folder / "text.txt"), "tokens": "word", "hold": 0}
+    small = {"layers": 2, "heads": 3, "width": 18, "context": 31, "steps": 7, "batch": 4}
+    regard.train("transformer", out=str(folder / "runs" / "transformer"), **usual, **small)
+    regard.train("ngram", out=str(folder / "runs" / "deep" / "ngram"), **usual)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def lab(lab_runs) -> Iterator[Lab]:
+    process, lab = start_lab("runs", cwd=lab_runs)
+    yield lab
+    stop_lab(process)
+
+
+def test_runs_are_listed_below_a_folder(lab):
+    _, _, body = lab.send("/api/runs")
+    runs = json.loads(body)["runs"]
+    assert {(run["name"], run["family"], run["tokens"], run["reads"]) for run in runs} == {
+        ("transformer", "transformer", "word", "text"), ("deep/ngram", "ngram", "word", "text"),
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "headers", "status"),
+    [
+        ("/", None, {"Cookie": ""}, 401),
+        ("/api/runs", None, {"Cookie": "regard_lab=x"}, 401),
+        ("/api/runs?token=wrong", None, {"Cookie": ""}, 401),
+        ("/api/runs", None, {"Host": "evil.example:80"}, 421),
+        ("/api/runs", None, {"Host": "localhost"}, 421),
+        ("/api/runs", None, {"Origin": "http://evil.example"}, 403),
+        ("/api/runs", None, {"Sec_Fetch_Site": "cross-site"}, 403),
+        ("/api/read", b"{}", {"Origin": ""}, 403),
+        ("/api/read", b"{}", {"Origin": "null"}, 403),
+        ("/api/write", b"{}", {"Origin": "http://evil.example"}, 403),
+        ("/api/read", b"{}", {"Content_Type": "text/plain"}, 415),
+        ("/api/read", b" " * 2_000_001, {}, 413),
+        ("/api/nothing", None, {}, 404),
+        ("/..%2f..%2fetc/passwd", None, {}, 404),
+    ],
+)
+def test_requests_from_elsewhere_are_refused(lab, path, body, headers, status):
+    assert lab.send(path, body, **headers)[0] == status
+
+
+def test_the_token_becomes_a_strict_cookie(lab):
+    status, headers, body = lab.send(f"/?token={lab.token}", Cookie="")
+    assert status == 200
+    assert {"HttpOnly", "SameSite=Strict"} <= set(headers["set-cookie"].split("; "))
+    assert b"<script type" in body
+    assert b"<script>" not in body  # the policy allows no inline script
+    policy = headers["content-security-policy"]
+    assert "script-src 'self';" in policy
+    assert "frame-ancestors 'none'" in policy
+    assert headers["x-frame-options"] == "DENY"
+
+
+@pytest.mark.parametrize(
+    ("kind", "question", "said"),
+    [
+        ("read", {}, "run"),
+        ("read", {"run": "r0"}, "text"),
+        ("read", {"run": "../..", "text": "a"}, "not in the list"),
+        ("read", {"run": "r0", "text": "a" * 100_001}, "text"),
+        ("read", {"run": "r0", "text": "a", "path": "/etc"}, "not known"),
+        ("read", {"run": "r0", "text": ""}, "give some text"),
+        ("rows", {"of": {"run": "r0", "text": "a"}, "site": "nowhere", "rows": [0]}, "nowhere"),
+        ("tile", {"of": {"run": "r0", "text": "a"}, "site": "x", "head": 0, "row": 0, "column": 0,
+                  "rows": 0, "columns": 1}, "rows"),
+        ("write", {"run": "r0", "prompt": "a", "length": 100_000}, "length"),
+    ],
+)  # fmt: skip
+def test_mistakes_are_one_line(lab, kind, question, said):
+    question = json.loads(json.dumps(question).replace('"r0"', f'"{lab.run("transformer")}"'))
+    answer = lab.ask(kind, question)
+    assert answer["state"] == "failed"
+    assert said in answer["error"]
+    assert "\n" not in answer["error"]
+
+
+def test_the_page_knows_the_messages_of_the_server():
+    source = subprocess.run(
+        [sys.executable, "page/protocol.py"], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    assert (ROOT / "page" / "src" / "protocol.ts").read_text() == source.stdout
+
+
+def test_a_reading_is_that_of_look(lab, lab_runs):
+    run = lab_runs / "runs" / "transformer"
+    read = lab.done("read", {"run": lab.run("transformer"), "text": TEXT, "top": 3})
+    record = regard.look(str(run), TEXT, top=3).record
+    assert read["tokens"] == record.tokens
+    assert read["ranks"] == record.ranks
+    assert read["surprisal"][1:] == pytest.approx(record.surprisal[1:], rel=1e-5)
+    for place, likeliest in enumerate(record.likeliest):
+        assert [token for token, _ in read["likeliest"][place]] == [token for token, _ in likeliest]
+
+
+def test_ranks_count_the_tokens_above(lab):
+    read = lab.done("read", {"run": lab.run("transformer"), "text": TEXT, "top": 100})
+    for place, token in enumerate(read["tokens"][1:]):
+        names = [name for name, _ in read["likeliest"][place]]
+        assert names[read["ranks"][place + 1] - 1] == token
+
+
+SITE = "layer1.attention"
+EDITS: dict[str, dict[str, Any]] = {
+    "set": {"rows": [3], "columns": [1], "value": 0.7, "heads": [2]},
+    "scale": {"rows": [2, 5], "columns": [0], "by": 3.0},
+    "zero": {"columns": [1]},
+    "mean": {},
+    "uniform": {"rows": [5]},
+    "permute": {"columns": [0, 1, 2], "order": [2, 0, 1]},
+    "move": {"rows": [5], "source": 0, "to": 4, "share": 0.5},
+    "silence": {"heads": [1]},
+    "shift": {"site": f"{SITE}.scores", "columns": [2], "by": 1.5},
+    "patch": {"site": "layer0.residual", "rows": [1], "text": "c b"},
+    "swap": {"site": f"{SITE}.value", "heads": [0, 2]},
+    "project": {"site": "layer0.residual", "direction": [1.0] + [0.0] * 17},
+    "steer": {"site": "layer0.residual", "direction": [0.5, -0.5] * 9, "by": 2.0},
+}
+
+
+def test_every_kind_of_edit_has_a_case():
+    from regard.parts.edit_kinds import EDITS as KINDS
+
+    assert set(EDITS) == set(KINDS)
+
+
+@pytest.mark.parametrize("kind", EDITS)
+def test_distributions_under_an_edit_are_those_of_look(lab, lab_runs, kind):
+    edits = [{"do": kind, "site": SITE, **EDITS[kind]}]
+    looked = regard.look(str(lab_runs / "runs" / "transformer"), TEXT, top=100, edit=json.dumps(edits))
+    assert looked.before is not None
+    of = {"run": lab.run("transformer"), "text": TEXT, "top": 100, "edits": edits}
+    read = lab.done("read", of)
+    assert read["surprisal"][1:] == pytest.approx(looked.record.surprisal[1:], rel=1e-5)
+    assert read["before"][1:] == pytest.approx(looked.before.surprisal[1:], rel=1e-5)
+    moved = 0.0
+    for place in range(len(read["tokens"])):
+        answer = lab.done("next", {"of": of, "place": place, "top": 100})
+        after, before = dict(looked.record.likeliest[place]), dict(looked.before.likeliest[place])
+        for chance in answer["chances"]:
+            assert chance["after"] == pytest.approx(after[chance["token"]], rel=1e-5, abs=1e-9)
+            assert chance["before"] == pytest.approx(before[chance["token"]], rel=1e-5, abs=1e-9)
+        total = sum(abs(after[name] - before[name]) for name in after) / 2
+        assert answer["moved"] == pytest.approx(total, rel=1e-4, abs=1e-7)
+        moved += total
+    assert moved > 1e-6  # the edit has an effect, so that the comparison says something
+
+
+def test_rows_and_tiles_are_those_of_the_record(lab, lab_runs):
+    edits = [{"do": "set", "site": SITE, **EDITS["set"]}]
+    record = regard.look(str(lab_runs / "runs" / "transformer"), TEXT, edit=json.dumps(edits)).record
+    weights_HQK = record.map(SITE).numbers
+    of = {"run": lab.run("transformer"), "text": TEXT, "edits": edits}
+    rows = lab.done("rows", {"of": of, "site": SITE, "rows": [3, 6]})["numbers"]
+    for head in range(3):
+        for place, row in enumerate((3, 6)):
+            assert rows[head][place] == pytest.approx(weights_HQK[head, row].tolist(), abs=1e-6)
+    assert rows[2][0][1] == pytest.approx(0.7, abs=1e-6)
+    tile = {"of": of, "site": SITE, "head": 2, "row": 2, "column": 1, "rows": 4, "columns": 5}
+    found = list(lab.ask("tile", tile))
+    wanted = (weights_HQK[2, 2:6, 1:6].sqrt() * 255).round().int().flatten().tolist()
+    assert found == wanted
+    mosaic = lab.ask("mosaic", {"of": of, "sites": ["layer0.attention", SITE], "size": 4})
+    assert len(mosaic) == 2 * 3 * 4 * 4
+    block = weights_HQK[2, 2:4, 0:2].max().sqrt() * 255  # 7 positions in 4 blocks of 2
+    assert mosaic[(3 + 2) * 16 + 4] == int(block.round())
+
+
+def test_writing_is_that_of_generate_and_goes_on_from_a_choice(lab, lab_runs):
+    def write(**more: Any) -> list[dict[str, Any]]:
+        question = {"run": lab.run("transformer"), "prompt": "a b", "length": 6, "temperature": 0.0, **more}
+        status, headers, body = lab.send("/api/write", json.dumps(question).encode())
+        assert status == 200
+        assert headers["content-type"].startswith("text/event-stream")
+        events = [json.loads(line[6:]) for line in body.decode().split("\n\n") if line]
+        assert events[-1]["state"] == "done"
+        return [event["result"] for event in events[:-1]]
+
+    pieces = write()
+    (text,) = regard.generate(str(lab_runs / "runs" / "transformer"), "a b", length=6, temperature=0.0)
+    assert "".join(piece["text"] for piece in pieces if not piece["ended"]) == text
+    for piece in pieces:
+        assert piece["likeliest"][0][0] == piece["id"]  # temperature 0 takes the likeliest
+    rest = write(ids=[pieces[0]["id"]], length=5)
+    assert [piece["id"] for piece in rest] == [piece["id"] for piece in pieces[1:]]
+    other = pieces[0]["likeliest"][1][0]
+    assert write(ids=[other], length=1)[0]["likeliest"] != rest[0]["likeliest"]
+
+
+def test_an_ngram_shows_its_orders(lab):
+    read = lab.done("read", {"run": lab.run("deep/ngram"), "text": TEXT})
+    assert read["sites"] == []
+    assert read["terms_of"] == "probability"
+    import math
+
+    for place in range(1, len(read["tokens"])):
+        total = sum(value for _, value in read["terms"][place])
+        assert total == pytest.approx(math.exp(-read["surprisal"][place]), rel=1e-4)

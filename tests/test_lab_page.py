@@ -1,0 +1,283 @@
+"""The lab in a real browser: every view, by mouse and by keyboard, wide, narrow and dark.
+
+Each visit fails on an error in the console, on a request to another address, and on a page that scrolls
+sideways. The pictures of docs/lab/ are made here if REGARD_PICTURES is set.
+"""
+
+import json
+import os
+import shutil
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from test_lab import Lab, lab, lab_runs, start_lab, stop_lab  # noqa: F401
+
+chromium = shutil.which("chromium")
+pytestmark = pytest.mark.skipif(chromium is None, reason="chromium is not installed")
+AXE = Path(__file__).parent.parent / "page" / "node_modules" / "axe-core" / "axe.min.js"
+PICTURES = os.environ.get("REGARD_PICTURES")
+SLIDERS = ".track[role=slider]"
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(
+            executable_path=chromium, args=["--no-sandbox", "--disable-background-networking"]
+        )
+        yield browser
+        browser.close()
+
+
+@pytest.fixture
+def visit(browser, lab) -> Iterator[Callable[..., Any]]:  # noqa: F811
+    """Open the lab at a link. At the end, check the console, the addresses and the width."""
+    errors, asked, pages = list[str](), list[str](), list[Any]()
+
+    def go(link: str = "", width: int = 1280, height: int = 860, dark: bool = False, at: Lab = lab) -> Any:
+        context = browser.new_context(
+            viewport={"width": width, "height": height}, color_scheme="dark" if dark else "light"
+        )
+        context.grant_permissions(["clipboard-read", "clipboard-write"])
+        page = context.new_page()
+        page.on("console", lambda message: message.type == "error" and errors.append(message.text))
+        page.on("pageerror", lambda error: errors.append(str(error)))
+        page.on("dialog", lambda dialog: errors.append(dialog.message))
+        page.on("request", lambda request: asked.append(request.url))
+        page.goto(at.address + link)
+        page.set_default_timeout(20_000)
+        page.wait_for_selector("#view")
+        if page.locator(".hints button").count():
+            page.click(".hints button")
+        pages.append((page, at))
+        return page
+
+    yield go
+    for page, at in pages:
+        assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), "sideways scroll"
+        assert {url.split("/")[2] for url in asked} <= {at.place}
+        page.context.close()
+    assert [error for error in errors if "expected by the test" not in error] == []
+
+
+def until(page: Any, expression: str, arg: Any = None) -> None:
+    """Wait until an expression is true. (The page's policy forbids what Playwright's own waiting does.)"""
+    end = time.monotonic() + 20
+    while not page.evaluate(expression, arg):
+        assert time.monotonic() < end, expression
+        page.wait_for_timeout(30)
+
+
+def words(page: Any, selector: str) -> list[str]:
+    return page.locator(selector).all_inner_texts()
+
+
+def link(text: str, view: str = "read", runs: tuple[str, ...] = ("transformer",), **more: str) -> str:
+    from urllib.parse import urlencode
+
+    pairs = [*(("run", run) for run in runs), ("text", text), *more.items()]
+    return f"#{view}?{urlencode(pairs)}"
+
+
+def picture(page: Any, name: str) -> None:
+    if PICTURES:
+        page.wait_for_timeout(400)
+        page.screenshot(path=f"{PICTURES}/{name}.png")
+
+
+def accessible(page: Any) -> None:
+    """Run axe, if the page's development tools are installed."""
+    if AXE.exists():
+        page.evaluate(AXE.read_text())
+        found = page.evaluate("axe.run().then(result => result.violations)")
+        assert [(one["id"], one["nodes"][0]["html"]) for one in found] == []
+
+
+def test_reading_follows_typing(visit):
+    page = visit("#read?run=transformer")
+    page.fill("textarea", "a b")
+    until(page, "document.querySelectorAll('.tokens [data-place]').length === 3")
+    page.locator("textarea").press_sequentially(" c a")
+    until(page, "document.querySelectorAll('.tokens [data-place]').length === 5")
+    assert words(page, ".tokens [data-place]") == ["a", "b", "c", "a", "…"]
+    page.hover('.tokens [data-place="2"]')
+    assert words(page, ".expected .facts dd")[0] == "b"
+    assert words(page, ".expected .here th") == ["b"]
+    page.fill("textarea", "")
+    page.wait_for_selector(".empty")
+    accessible(page)
+
+
+def test_the_keyboard_reaches_everything(visit):
+    page = visit(link("a b a c"))
+    page.focus("#tab-read")
+    page.keyboard.press("ArrowRight")
+    page.wait_for_selector(SLIDERS)
+    slider = page.locator(SLIDERS).nth(1)
+    slider.focus()
+    before = float(slider.get_attribute("aria-valuenow"))
+    page.keyboard.press("PageUp")
+    until(
+        page,
+        "([all, was]) => Math.abs(document.querySelectorAll(all)[1].ariaValueNow - was - 0.1) < 0.002",
+        [SLIDERS, before],
+    )
+    page.wait_for_selector(".compared tbody tr")
+    page.keyboard.press("Control+z")
+    page.wait_for_selector(".changes .muted")
+    page.locator('.from [aria-selected="true"]').focus()
+    page.keyboard.press("ArrowUp")
+    assert words(page, ".from .chosen") == ["a"]
+    page.keyboard.press("Shift+ArrowUp")
+    assert len(words(page, ".from .chosen")) == 2
+    page.focus("#tab-attend")
+    page.keyboard.press("ArrowRight")
+    page.wait_for_selector("#view[data-view=write]")
+
+
+def test_a_weight_is_dragged_and_everything_follows(visit):
+    page = visit(link("a b a c a b", "attend", site="layer1.attention", head="2"))
+    page.wait_for_selector(SLIDERS)
+    before = words(page, ".expected .number")
+    box = page.locator(SLIDERS).nth(3).bounding_box()
+    middle = box["y"] + box["height"] / 2
+    page.mouse.move(box["x"] + 2, middle)
+    page.mouse.down()
+    page.mouse.move(box["x"] + box["width"] * 0.4, middle, steps=5)
+    page.mouse.move(box["x"] + box["width"] * 0.75, middle, steps=5)
+    page.mouse.up()
+    page.wait_for_selector(".compared .moved")
+    until(page, "document.querySelector('.compared .moved').textContent.includes('moved')")
+    weights = [float(page.locator(SLIDERS).nth(at).get_attribute("aria-valuenow")) for at in range(7)]
+    until(
+        page,
+        "q => Math.abs([...document.querySelectorAll(q)].reduce((s, e) => s + +e.ariaValueNow, -1)) < 0.01",
+        SLIDERS,
+    )
+    assert weights[3] == pytest.approx(0.75, abs=0.02)
+    assert len(words(page, ".edits li")) == 1  # a drag is one change
+    page.click("text=Copy as command")
+    command = page.evaluate("navigator.clipboard.readText()")
+    assert command.startswith("regard look 'runs/transformer' --text 'a b a c a b' --edit ")
+    (edit,) = json.loads(command.split("--edit ")[1].strip("'"))
+    assert (edit["do"], edit["heads"], edit["rows"], edit["columns"]) == ("set", [2], [6], [3])
+    page.click("text=Undo")
+    page.wait_for_selector(".expected > .bars")
+    assert words(page, ".expected .number") == before
+    page.click("text=Redo")
+    page.wait_for_selector(".compared")
+    page.locator(".mute").nth(0).click()
+    until(page, "document.querySelectorAll('.edits li').length === 2")
+    accessible(page)
+    picture(page, "attention")
+    page.wait_for_timeout(300)  # the address follows
+    restored = visit(page.evaluate("location.hash"))
+    until(restored, "document.querySelectorAll('.edits li').length === 2")
+    assert words(restored, ".edits li") == words(page, ".edits li")
+    page.click("text=Reset")
+    page.wait_for_selector(".changes .muted")
+
+
+def test_the_shown_distribution_is_the_models(visit, lab):  # noqa: F811
+    edits = [{"do": "move", "site": "layer1.attention", "rows": [3], "source": 0, "to": 1, "share": 1.0}]
+    page = visit(link("a b a", "attend", edit=json.dumps(edits)))
+    page.wait_for_selector(".compared tbody tr")
+    of = {"run": lab.run("transformer"), "text": "a b a", "edits": edits}
+    wanted = lab.done("next", {"of": of, "place": 3, "top": 12})["chances"]
+    assert words(page, ".compared tbody th") == [one["token"] for one in wanted]
+
+
+def test_map_and_mosaic(visit):
+    page = visit(link("a b a c a b", "attend", form="map"), dark=True)
+    page.wait_for_selector(".scroller canvas")
+    page.focus(".scroller")
+    page.keyboard.press("ArrowRight")
+    until(page, "document.querySelector('.readout').textContent.includes('≈')")
+    assert "b → a" in page.inner_text(".readout")
+    pixels = "c.getContext('2d').getImageData(0, 0, c.width, c.height).data.buffer"
+    colours = page.eval_on_selector(".scroller canvas", f"c => new Set(new Uint32Array({pixels})).size")
+    assert colours > 8
+    accessible(page)
+    page.click("text=All")
+    page.wait_for_selector(".piece canvas")
+    assert len(words(page, ".piece")) == 6
+    page.locator(".piece .mute").nth(4).click()
+    page.wait_for_selector(".piece.silent")
+    accessible(page)
+    picture(page, "heads")
+    page.locator(".piece .open").nth(5).click()
+    page.wait_for_selector(".arcs")
+    assert page.locator(".heads [aria-pressed=true]").first.inner_text() == "2"
+
+
+def test_two_models_and_the_ladder(visit):
+    page = visit(link("a b a c", runs=("transformer", "deep/ngram")))
+    page.wait_for_selector(".ladder tbody tr")
+    head = page.locator(".ladder thead button")
+    head.nth(1).click()
+    column = [float(cell.removeprefix("●")) for cell in words(page, ".ladder tbody td:nth-child(2)")]
+    assert column == sorted(column, reverse=True)
+    accessible(page)
+    picture(page, "reading")
+    page.click("#tab-attend")
+    page.wait_for_selector(".arcs")
+    page.click("text=deep/ngram")
+    page.wait_for_selector(".orders tbody tr")
+    assert len(words(page, ".orders tbody tr")) == 4
+    accessible(page)
+
+
+def test_writing_stops_and_goes_on_from_another_token(visit):
+    page = visit(link("a b", "write"))
+    page.click("text=Write >> nth=-1")
+    page.wait_for_selector(".alternatives button")
+    until(page, "!document.querySelector('.toolbar .primary').textContent.includes('Stop')")
+    page.locator('.tokens [data-place="0"]').click()
+    other = page.locator(".alternatives button").nth(1)
+    name = other.locator(".name").inner_text()
+    other.click()
+    until(
+        page, "name => document.querySelector('.tokens [data-place=\"0\"]')?.textContent === name", arg=name
+    )
+    until(page, "!document.querySelector('.toolbar .primary').textContent.includes('Stop')")
+    accessible(page)
+    picture(page, "writing")
+
+
+@pytest.mark.parametrize("view", ["read", "attend", "write"])
+def test_narrow_and_dark(visit, view):
+    page = visit(link("a b a c a b", view), width=360, height=740, dark=True)
+    page.wait_for_selector({"read": ".tokens", "attend": SLIDERS, "write": ".toolbar"}[view])
+    assert page.evaluate("document.documentElement.scrollWidth") <= 360
+    accessible(page)
+    picture(page, f"narrow-{view}")
+
+
+def test_hostile_text_is_text(visit):
+    hostile = "<img src=x onerror=alert(1)> </script> \u202e &amp; {{x}} a"
+    page = visit(link(hostile))
+    page.wait_for_selector(".tokens")
+    assert page.locator("#lab img").count() == 0
+    assert page.input_value("textarea") == hostile
+
+
+def test_a_lab_that_goes_and_comes_back(browser, lab_runs):  # noqa: F811
+    process, own = start_lab("runs", "--port", "0", cwd=lab_runs)
+    port = own.place.split(":")[1]
+    page = browser.new_page()
+    try:
+        page.goto(own.address + link("a b"))
+        page.wait_for_selector(".tokens")
+        stop_lab(process)
+        page.fill("textarea", "a b a")
+        page.wait_for_selector("[role=alert] >> text=does not answer")
+        process, own = start_lab("runs", "--port", port, cwd=lab_runs)
+        page.wait_for_selector("[role=alert] >> text=started again")
+    finally:
+        page.close()
+        stop_lab(process)
