@@ -67,6 +67,8 @@ class Embedding(RowModel):
 
         def __post_init__(self) -> None:
             check_at_least(1, width=self.width, window=self.window, negatives=self.negatives)
+            if self.window > 100:
+                raise UserError("`window` must be 100 or less: neighbours further away are no neighbours")
             if not 0 <= self.subsample < 1:
                 raise UserError("`subsample` must be 0 or more and below 1")
             if self.loss is not None and self.kind != "one-hot":
