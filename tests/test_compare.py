@@ -1,9 +1,11 @@
 """Comparing: one text, one budget, a fair table, and a report that opens offline."""
 
 import dataclasses
+import html
 import json
 import re
 import signal
+from datetime import datetime
 from pathlib import Path
 
 import pytest
@@ -118,6 +120,16 @@ def test_reports_say_the_same_as_the_results(comparison: Comparison):
         assert figure in markdown
         assert figure in page
     assert not re.search(r"""(src|href)=["']?(https?:)?//""", page)
+
+
+def test_reports_say_under_which_conditions_the_figures_hold(comparison: Comparison):
+    plan = json.loads((comparison.out / "plan.json").read_text())
+    read = comparison.results[0].measure.bytes
+    for name in ("report.md", "report.html"):
+        report = (comparison.out / name).read_text()
+        for fact in (*plan["sources"], f"{read:,} bytes", plan["machine"], plan["began"], plan["tokens"]):
+            assert html.escape(fact) in report, (name, fact)
+    assert datetime.fromisoformat(plan["began"]).date() <= datetime.now().astimezone().date()
 
 
 def test_the_report_opens_offline_in_a_browser(comparison: Comparison, open_page):

@@ -1,11 +1,10 @@
 """The lab in a real browser: every view, by mouse and by keyboard, wide, narrow and dark.
 
 Each visit fails on an error in the console, on a request to another address, and on a page that scrolls
-sideways. The pictures of docs/lab/ are made here if REGARD_PICTURES is set.
+sideways. bench/lab_pictures.py makes the pictures of docs/lab/ in the same way.
 """
 
 import json
-import os
 import shutil
 import time
 from collections.abc import Callable, Iterator
@@ -18,7 +17,6 @@ from test_lab import Lab, lab, lab_runs, start_lab, stop_lab  # noqa: F401
 chromium = shutil.which("chromium")
 pytestmark = pytest.mark.skipif(chromium is None, reason="chromium is not installed")
 AXE = Path(__file__).parent.parent / "page" / "node_modules" / "axe-core" / "axe.min.js"
-PICTURES = os.environ.get("REGARD_PICTURES")
 SLIDERS = ".track[role=slider]"
 
 
@@ -82,12 +80,6 @@ def link(text: str, view: str = "read", runs: tuple[str, ...] = ("transformer",)
 
     pairs = [*(("run", run) for run in runs), ("text", text), *more.items()]
     return f"#{view}?{urlencode(pairs)}"
-
-
-def picture(page: Any, name: str) -> None:
-    if PICTURES:
-        page.wait_for_timeout(400)
-        page.screenshot(path=f"{PICTURES}/{name}.png")
 
 
 def accessible(page: Any) -> None:
@@ -174,7 +166,6 @@ def test_a_weight_is_dragged_and_everything_follows(visit):
     page.locator(".mute").nth(0).click()
     until(page, "document.querySelectorAll('.edits li').length === 2")
     accessible(page)
-    picture(page, "attention")
     page.wait_for_timeout(300)  # the address follows
     restored = visit(page.evaluate("location.hash"))
     until(restored, "document.querySelectorAll('.edits li').length === 2")
@@ -209,7 +200,6 @@ def test_map_and_mosaic(visit):
     page.locator(".piece .mute").nth(4).click()
     page.wait_for_selector(".piece.silent")
     accessible(page)
-    picture(page, "heads")
     page.locator(".piece .open").nth(5).click()
     page.wait_for_selector(".arcs")
     assert page.locator(".heads [aria-pressed=true]").first.inner_text() == "2"
@@ -223,7 +213,6 @@ def test_two_models_and_the_ladder(visit):
     column = [float(cell.removeprefix("●")) for cell in words(page, ".ladder tbody td:nth-child(2)")]
     assert column == sorted(column, reverse=True)
     accessible(page)
-    picture(page, "reading")
     page.click("#tab-attend")
     page.wait_for_selector(".arcs")
     page.click("text=deep/ngram")
@@ -246,7 +235,6 @@ def test_writing_stops_and_goes_on_from_another_token(visit):
     )
     until(page, "!document.querySelector('.toolbar .primary').textContent.includes('Stop')")
     accessible(page)
-    picture(page, "writing")
 
 
 @pytest.mark.parametrize("view", ["read", "attend", "write"])
@@ -255,7 +243,6 @@ def test_narrow_and_dark(visit, view):
     page.wait_for_selector({"read": ".tokens", "attend": SLIDERS, "write": ".toolbar"}[view])
     assert page.evaluate("document.documentElement.scrollWidth") <= 360
     accessible(page)
-    picture(page, f"narrow-{view}")
 
 
 def test_hostile_text_is_text(visit):

@@ -1,5 +1,6 @@
 """Lessons: the lectures' numbers come out of the library's code: in the terminal, as JSON, as a notebook."""
 
+import io
 import json
 import math
 import re
@@ -10,23 +11,10 @@ import pytest
 import regard
 from regard.cli import main
 from regard.errors import UserError
+from regard.lessons.exercises import EXERCISES
 from regard.lessons.lesson import LESSONS
-from regard.lessons.notebook import notebook
 
-QUICK = [name for name in LESSONS if name not in ("translation", "embedding")]
-
-
-def test_embedding():
-    shown = regard.lesson("embedding")
-    one_hot, crossed, squared, near = (step.values for step in shown.steps)
-    assert (one_hot["same kind"], one_hot["other kind"]) == (0, 0)
-    assert crossed["right"] == 1
-    # the rank of U E is at most 4, so the columns of 1 - U E have norms of at least 6 - 4 in all
-    assert 1 / 3 < squared["loss"] < 0.4
-    assert abs(crossed["same kind"] - crossed["other kind"]) < 0.3
-    assert near["same kind"] - near["other kind"] > 0.7
-    with pytest.raises(UserError, match="narrow"):
-        regard.lesson("embedding", set={"width": 6})
+MEASURED = "forgetting"  # its steps hold measured times
 
 
 def test_counting():
@@ -113,11 +101,27 @@ def test_self_attention():
     ]
     for row, right in zip(shown.value("lecture"), expected, strict=True):
         assert row == pytest.approx(right, abs=1e-15)
+    weights = shown.steps[0].values["weights"]
+    assert (
+        max(abs(weights[i][j] - weights[j][i]) for i in range(5) for j in range(5)) > 0.01
+    )  # W_ij is not W_ji
+    assert shown.value("causal reader")[0] == [1, 0, 0, 0, 0, 0, 0]  # the first word sees itself
+    assert shown.value("P with a mask") == pytest.approx(1 / 3, abs=0.05)  # one of three prizes
+    assert shown.value("P without a mask") > 0.95
+    first = shown.value("reader")[0]
+    assert first.index(max(first)) == 6  # the field, at the end of the sentence
+
+
+def test_heads():
+    shown = regard.lesson("heads")
     assert (shown.value("maps"), shown.value("mixed"), shown.value("projected")) == (
-        [3, 7, 7],
-        [3, 7, 4],
-        [7, 12],
+        [4, 9, 9],
+        [4, 9, 8],
+        [9, 32],
     )
+    assert shown.value("whole") > 0.9
+    other = regard.lesson("heads", set={"story": "Ms. Green knew Mr. Smith . then Ms."})
+    assert next(iter(other.value("likeliest"))) == "Green"
 
 
 def test_masking():
@@ -127,6 +131,12 @@ def test_masking():
     assert shown.value("h_3") == pytest.approx([0.3, 0.5, 0.2])
     assert shown.value("largest difference") < 1e-12
     assert shown.value("future seen") < 1e-6 < 1 < shown.value("future hidden")
+    assert shown.value("L") == pytest.approx(sum(shown.value(f"L_{t}") for t in (1, 2, 3)) / 3)
+    masked, without, read_with_it = (
+        shown.value(f"trained {how}")
+        for how in ("with the mask", "without, read without", "without, read with it")
+    )
+    assert without < 0.1 < masked < read_with_it  # it copied the next word, and knows nothing without it
 
 
 def test_positions():
@@ -160,15 +170,171 @@ def test_backpack():
     assert shown.value("sentiment, That surgery was sick") == [0, 1]
 
 
+def test_attention_learns_the_ideal():
+    shown = regard.lesson("attention")
+    outputs = shown.value("outputs")
+    assert [row[1] for row in outputs["q = [0, 1]"]] == pytest.approx(
+        [0, math.e / (math.e + 3), 2 * math.e / (2 * math.e + 2)]  # AAAA, ABAA, BAAB
+    )
+    assert shown.value("largest error")["learned W^Q"] < 0.01
+    turned = regard.lesson("attention", set={"W_K": ((0.0, 1.0), (1.0, 0.0))})
+    assert turned.value("E W^K") == [[0, 1], [0, 1], [1, 0], [0, 1]]
+    assert turned.value("learned query")[0] > turned.value("learned query")[1]  # the B's key is now [1, 0]
+
+
+def test_prose_follows_the_inputs():
+    told = " ".join(step.says for step in regard.lesson("attention", set={"sequence": "AAAA"}).steps)
+    assert "There is no B" in told
+    assert "on the B." not in told
+    assert "0.9999 of the weight is on the B." in " ".join(
+        step.says for step in regard.lesson("attention").steps
+    )
+    poor = regard.lesson("attention", set={"W_Q": ((0.1, 0.0), (0.0, 0.1))})
+    assert "do not separate the letters" in " ".join(step.says for step in poor.steps)
+
+
+def test_window():
+    shown = regard.lesson("window")
+    assert shown.value("window") == [
+        n * 32 * 32 + 32 for n in (1, 2, 4, 8, 16)
+    ]  # n x d columns, d rows, a bias
+    assert shown.value("rnn") == 2 * (32 * 32 + 32)
+
+
+def test_forgetting():
+    shown = regard.lesson("forgetting")
+    at_1, at_10, at_50, at_500 = shown.value("rnn")
+    assert 1 == at_1 > at_10 > at_50 > at_500
+    assert (
+        shown.value("rnn")[2]
+        < shown.value("lstm")[2]
+        < min(shown.value(name)[2] for name in ("attentive", "transformer"))
+    )
+    powers, largest = shown.value("V^k"), shown.value("largest eigenvalue")
+    # For large k, |V^500| / |V^50| is about the 450th power of the largest eigenvalue.
+    assert math.log(powers[3] / powers[2]) / 450 == pytest.approx(math.log(largest), rel=0.05)
+    steps = shown.steps[-1].values
+    assert (steps["steps of lstm"], steps["steps of transformer"]) == ([16, 64, 256, 512], [1, 1, 1, 1])
+
+
+def test_bottleneck():
+    shown = regard.lesson("bottleneck")
+    assert shown.value("sentences") == pytest.approx(1e20)
+    _, one_vector, attention, transformer = shown.value("BLEU")
+    assert one_vector[0] > one_vector[-1] + 10  # falls with the length
+    assert min(attention + transformer) > 90
+    told = shown.steps[1].says
+    assert "'The dog ran really fast' becomes 'El perro corrió muy rápido' (right)" in told
+    assert "(right: Te amo mucho)" in told  # word for word fails
+    assert "attention: 'Te amo mucho'" in shown.steps[2].says
+
+
 def test_translation():
-    shown = regard.lesson("translation", set={"steps": 20})
+    shown = regard.lesson("translation")
     assert shown.value("amo") == pytest.approx([1 / 4, 3 / 4, 0, 0, 0])
     assert shown.value("Te") == pytest.approx([0, 0, 1, 0, 0])
     assert [row.index(max(row)) for row in shown.value("straight")] == [0, 1, 2, 3, 4]
-    assert all(sum(row) == pytest.approx(1, abs=1e-5) for row in shown.value("grid"))
+    grid = shown.value("grid")
+    assert all(sum(row) == pytest.approx(1, abs=1e-5) for row in grid)
+    assert [row.index(max(row)) for row in grid[:2]] == [2, 1]  # Te at you, amo at love
 
 
-@pytest.mark.parametrize("name", QUICK)
+@pytest.mark.parametrize("model", ["transformer", "lstm", "attentive", "backpack"])
+def test_walk(model: str):
+    """The numbers of the steps, computed from the weights, end at the model's own probabilities."""
+    shown = regard.lesson("walk", set={"model": model})
+    assert shown.value("largest difference") < 1e-12
+    assert next(iter(shown.value("likeliest"))) == "David"
+    assert re.search(r"she sang . that was': Olga \((0.99|1.0)", shown.steps[-1].says)
+    if model == "transformer":
+        he, was = shown.value("weights of he"), shown.value("weights of the last word")
+        assert he[3] > 0.9  # layer 0: "he" looks at David
+        assert was[8] > 0.9  # layer 1: "was" looks at "he"
+
+
+def test_a_sense_is_edited_everywhere():
+    shown = regard.lesson("backpack")
+    assert min(row["David"] for row in shown.value("before")) > 0.99
+    assert min(row["Felix"] for row in shown.value("after")) > 0.99
+    own = regard.lesson("backpack", set={"other": "That gig was sick", "senses": ("gig 0,0,1,0 0,0,0,0",)})
+    assert own.value("sentiment, That gig was sick") == [1, 0]
+
+
+@pytest.mark.parametrize("name", LESSONS)
+def test_questions_have_one_right_choice_and_reasons(name: str):
+    shown = regard.lesson(name)
+    questions = [step.question for step in shown.steps if step.question is not None]
+    assert questions
+    for question in questions:
+        assert [choice.right for choice in question.choices].count(True) == 1
+        assert len({choice.text for choice in question.choices}) == len(question.choices) > 1
+        assert all(choice.reason.endswith((".", ")")) for choice in question.choices)
+    assert all(LESSONS[before] for before in shown.builds_on)
+    assert [*LESSONS].index(name) > max([-1, *([*LESSONS].index(before) for before in shown.builds_on)])
+
+
+@pytest.mark.parametrize("name", LESSONS)
+def test_solutions_run(name: str, tmp_path: Path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    exec(compile(EXERCISES[name].solution, name, "exec"), {})
+
+
+@pytest.mark.parametrize("name", ["attention", "counting", "walk"])
+def test_a_quiz_is_asked_and_explained(name: str, monkeypatch, capsys):
+    shown = regard.lesson(name)
+    questions = [step.question for step in shown.steps if step.question is not None]
+    right = [question.letters[question.choices.index(question.right)] for question in questions]
+    wrong = [
+        question.letters[[choice.right for choice in question.choices].index(False)] for question in questions
+    ]
+    for letters, count in ((right, len(questions)), (["z", "", *wrong], 0)):
+        monkeypatch.setattr("sys.stdin", io.StringIO("\n".join(letters) + "\n"))
+        assert main(["lesson", name, "--quiz"]) == 0
+        told = capsys.readouterr().out
+        assert told.endswith(f"{count} of {len(questions)} right.\n")
+    for question in questions:
+        assert next(choice.reason for choice in question.choices if not choice.right) in told
+    monkeypatch.setattr("sys.stdin", io.StringIO(right[0]))  # the input ends after one answer
+    assert main(["lesson", name, "--quiz", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["quiz"] == {"asked": 1, "right": 1}
+
+
+def test_a_lesson_is_a_page(tmp_path: Path, open_page):
+    regard.lesson("attention", out=tmp_path / "lesson.html")
+    page = open_page(tmp_path / "lesson.html")
+    result = page.query_selector(".asked")
+    assert not result.is_visible()  # predict first
+    page.query_selector_all(".choices button")[0].click()
+    assert result.is_visible()
+    assert "Right. k_A . q" in page.inner_text(".reason")
+    assert "1 of 1 right" in page.inner_text("#score")
+    assert page.query_selector("math msub") is not None
+
+
+@pytest.mark.parametrize("ending", ["svg", "png"])
+def test_a_lesson_is_a_picture(ending: str, tmp_path: Path):
+    regard.lesson("masking", out=tmp_path / f"lesson.{ending}")
+    data = (tmp_path / f"lesson.{ending}").read_bytes()
+    assert data.startswith(b"\x89PNG" if ending == "png" else b"<svg")
+    if ending == "svg":
+        from xml.etree import ElementTree
+
+        ElementTree.fromstring(data)
+
+
+def test_a_notebook_runs_in_jupyter(tmp_path: Path):
+    nbclient, nbformat = pytest.importorskip("nbclient"), pytest.importorskip("nbformat")
+    regard.lesson("attention", set={"sequence": "ABAA"}, out=tmp_path / "lesson.ipynb")
+    read = nbformat.read(tmp_path / "lesson.ipynb", as_version=4)
+    nbformat.validate(read)
+    done = nbclient.NotebookClient(read, timeout=120, kernel_name="python3").execute()
+    outputs = [output for cell in done.cells for output in cell.get("outputs", [])]
+    assert not [output for output in outputs if output.output_type == "error"]
+    assert [1 for output in outputs if "<svg" in output.get("data", {}).get("text/html", "")]
+    assert [1 for cell in done.cells if "$$s_i = k_i" in cell.source]
+
+
+@pytest.mark.parametrize("name", LESSONS)
 def test_a_lesson_is_shown_is_json_and_is_a_notebook(name: str, capsys, tmp_path: Path):
     assert main(["lesson", name, "--notebook", str(tmp_path / "lesson.ipynb")]) == 0
     shown = capsys.readouterr()
@@ -183,17 +349,8 @@ def test_a_lesson_is_shown_is_json_and_is_a_notebook(name: str, capsys, tmp_path
     for cell in cells:
         if cell["cell_type"] == "code":
             exec(cell["source"], space)  # the same numbers, from the notebook's own code
-    assert json.loads(json.dumps(space["shown"].to_json())) == data
-    assert notebook(regard.lesson(name)) == notebook(regard.lesson(name))
-
-
-def test_the_notebook_of_a_training_runs():
-    space: dict[str, object] = {}
-    for cell in json.loads(notebook(regard.lesson("translation", set={"steps": 5})))["cells"]:
-        if cell["cell_type"] == "code":
-            exec(cell["source"], space)
-    assert space["shown"].inputs["steps"] == 5  # the notebook keeps what was set
-    assert space["shown"].value("amo") == pytest.approx([1 / 4, 3 / 4, 0, 0, 0])
+    if name != MEASURED:
+        assert json.loads(json.dumps(space["shown"].to_json())) == data
 
 
 def test_inputs_can_be_set(capsys):
@@ -214,7 +371,7 @@ def test_inputs_can_be_set(capsys):
     ("arguments", "words"),
     [
         (["atention"], "did you mean attention?"),
-        (["attention", "--set", "k=1"], "its inputs are: sequence=AABA, q=0,1, base=3"),
+        (["attention", "--set", "k=1"], "its inputs are: sequence=AABA, q=0,1, base=3, W_K=1,0;0,1"),
         (["attention", "--set", "q=1"], "q needs 2 numbers, one for A and one for B; it has 1"),
         (["attention", "--set", "q=a,b"], "q is written like 0,1"),
         (["attention", "--set", "sequence=ABC"], "made of A and B, not 'ABC'"),
@@ -233,6 +390,10 @@ def test_inputs_can_be_set(capsys):
         (["positions", "--set", "first=a b", "second=a b"], "in another order"),
         (["masking", "--set", "weights=1,0;0.5"], "weights is written like"),
         (["attention", "--notebook", "x.txt"], "the name of a notebook ends with .ipynb"),
+        (["attention", "--out", "x.txt"], "--out writes .svg, .png, .html or .ipynb"),
+        (["walk", "--set", "model=gpt"], "there are: transformer, lstm, attentive, backpack"),
+        (["walk", "--set", "text=Bob called Olga"], "the run does not know Bob; its words are: "),
+        (["backpack", "--set", "senses=cool 1,0"], "senses are written like"),
     ],
 )
 def test_wrong_settings_are_told(arguments: list[str], words: str, capsys):
@@ -252,3 +413,16 @@ def test_other_sizes_can_be_set():
 def test_an_unknown_input_from_python():
     with pytest.raises(UserError, match="averaging has no 'q' to set"):
         regard.lesson("averaging", set={"q": 1})
+
+
+def test_embedding():
+    shown = regard.lesson("embedding")
+    one_hot, crossed, squared, near = (step.values for step in shown.steps)
+    assert (one_hot["same kind"], one_hot["other kind"]) == (0, 0)
+    assert crossed["right"] == 1
+    # the rank of U E is at most 4, so the columns of 1 - U E have norms of at least 6 - 4 in all
+    assert 1 / 3 < squared["loss"] < 0.4
+    assert abs(crossed["same kind"] - crossed["other kind"]) < 0.3
+    assert near["same kind"] - near["other kind"] > 0.7
+    with pytest.raises(UserError, match="narrow"):
+        regard.lesson("embedding", set={"width": 6})

@@ -1,7 +1,7 @@
 import { useEffect, useRef } from "preact/hooks";
 import { useSignal } from "@preact/signals";
 import { useNames } from "./attend";
-import { palette } from "./colour";
+import { palette, sequential, signed } from "./colour";
 import { useStore } from "./context";
 import { bare, weight } from "./format";
 import type { MapProps } from "./weights";
@@ -63,6 +63,8 @@ export function HeatMap({ read, of, site, head, rows }: MapProps) {
     pen.rect(left, top, wide - left, high - top);
     pen.clip();
     pen.imageSmoothingEnabled = false;
+    pen.fillStyle = `rgb(${(weighs ? sequential(0, theme) : signed(0, theme)).join(" ")})`;
+    pen.fillRect(left - box.scrollLeft, top - box.scrollTop, width * cell, height * tall);
     const [span, fall] = [TILE * block * cell, TILE * block * tall];
     const [x0, y0] = [left - box.scrollLeft, top - box.scrollTop];
     for (let down = Math.floor(Math.max(0, box.scrollTop) / fall); down * TILE * block < height && y0 + down * fall < high; down++)
@@ -101,11 +103,13 @@ export function HeatMap({ read, of, site, head, rows }: MapProps) {
     const name = `${block}/${down}/${across}`;
     const known = tiles.current.get(name);
     if (known) return known.picture ? known : shown.current.get(name);
+    const cells = TILE * block;
+    const future = site.row_side === "read" && site.column_side === "read" && !site.extra;
+    if (weighs && future && site.first_column + across * cells > site.first + (down + 1) * cells - 1) return undefined;
     const waiting: Tile = { picture: null, bytes: null };
     const mine = tiles.current;
     mine.set(name, waiting);
     if (mine.size > KEPT) mine.delete(mine.keys().next().value!);
-    const cells = TILE * block;
     store.channel
       .tile(
         { of, site: site.name, head, row: site.first + down * cells, column: site.first_column + across * cells, rows: cells, columns: cells, block },

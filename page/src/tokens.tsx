@@ -94,11 +94,11 @@ export function Tokens({ label, tokens, joined = false, first = 0, selected, pic
 export function Scale() {
   return (
     <p class="scale">
-      <span>expected</span>
+      <span>surprisal: none</span>
       {[0, 1, 2, 3, 4, 5, 6, 7, 8].map((level) => (
         <span key={level} class={`swatch s${level}`} title={`${level * 2} bits`} />
       ))}
-      <span>16 bits of surprisal</span>
+      <span>16 bits</span>
     </p>
   );
 }

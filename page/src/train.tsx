@@ -4,7 +4,7 @@ import { useStore } from "./context";
 import { count } from "./format";
 import type { Progress } from "./protocol";
 
-const WIDTH = 640, HEIGHT = 240, LEFT = 44, BOTTOM = 28;
+const WIDTH = 640, HEIGHT = 240, LEFT = 44, RIGHT = 88, BOTTOM = 28;
 
 /** Without any run, the lab trains a small model and shows how it learns. */
 export function TrainView() {
@@ -62,17 +62,18 @@ function Curve({ losses }: { losses: Progress["losses"] }) {
   const steps = Math.max(1, ...losses.map(([step]) => step));
   const values = losses.flatMap(([, train, valid]) => [train, ...(valid === null ? [] : [valid])]);
   const [low, high] = values.length ? [Math.floor(Math.min(...values)), Math.ceil(Math.max(...values))] : [0, 8];
-  const x = (step: number) => LEFT + (step / steps) * (WIDTH - LEFT - 60);
+  const x = (step: number) => LEFT + (step / steps) * (WIDTH - LEFT - RIGHT);
   const y = (loss: number) => 12 + ((high - loss) / (high - low || 1)) * (HEIGHT - BOTTOM - 12);
   const line = (at: 1 | 2) =>
     losses.flatMap((entry) => (entry[at] === null ? [] : [`${x(entry[0]).toFixed(1)},${y(entry[at]!).toFixed(1)}`])).join(" ");
   const last = losses[losses.length - 1];
-  const ticks = Array.from({ length: high - low + 1 }, (_, at) => low + at);
+  const step = high - low > 2 ? 1 : 0.5;
+  const ticks = Array.from({ length: (high - low) / step + 1 }, (_, at) => low + at * step);
   return (
     <svg class="curve" viewBox={`0 0 ${WIDTH} ${HEIGHT}`} role="img" aria-label={last ? `Loss ${last[1].toFixed(2)} after ${last[0]} steps` : "No loss yet"}>
       {ticks.map((tick) => (
         <g key={tick}>
-          <line x1={LEFT} x2={WIDTH - 60} y1={y(tick)} y2={y(tick)} class="grid" />
+          <line x1={LEFT} x2={WIDTH - RIGHT} y1={y(tick)} y2={y(tick)} class="grid" />
           <text x={LEFT - 8} y={y(tick) + 4} class="axis" text-anchor="end">
             {tick}
           </text>
@@ -81,6 +82,7 @@ function Curve({ losses }: { losses: Progress["losses"] }) {
       <text x={LEFT} y={HEIGHT - 6} class="axis">
         loss, nats per token, against steps
       </text>
+      {losses.length === 1 && <circle cx={x(last![0])} cy={y(last![2] ?? last![1])} r={3} class="dot" />}
       <polyline points={line(1)} class="train" />
       <polyline points={line(2)} class="valid" />
       {last && (

@@ -23,6 +23,7 @@ interface Props extends MapProps {
 }
 
 const STEP = 0.01;
+const MOST = 100; // bars
 
 /** The weights of the chosen rows, one bar for each word. A bar is dragged, or its number typed. */
 export function Weights(props: Props) {
@@ -35,7 +36,8 @@ export function Weights(props: Props) {
   const before = numbers ? average(numbers.before, head) : null;
   const row = Math.max(...rows);
   const all = names.columns.map((_, at) => site.first_column + at);
-  const columns = props.columns ?? all.filter((column) => sees(site, row, column, all.length));
+  const seen = props.columns ?? all.filter((column) => sees(site, row, column, all.length));
+  const columns = props.columns ? seen : largest(seen, (column) => after?.[column - site.first_column] ?? 0);
   const changed = (of.edits?.length ?? 0) > 0;
   const editable = (column: number) => !(site.extra && column === all[all.length - 1]) && sees(site, row, column, all.length);
 
@@ -65,6 +67,7 @@ export function Weights(props: Props) {
           <q>{rows.map((one) => bare(names.rows[one - site.first] ?? "")).join(" ")}</q> attends to
         </h2>
       )}
+      {columns.length < seen.length && <p class="note">The {MOST} largest of {seen.length} weights.</p>}
       {carried.value !== null && (
         <p class="note" role="status">
           The weight of “{bare(names.columns[carried.value - site.first_column]!)}” goes to the next word that you choose.{" "}
@@ -99,6 +102,12 @@ export function Weights(props: Props) {
       </ul>
     </section>
   );
+}
+
+/** Of a long text, the columns with the largest weights, in the order of the text. */
+function largest(columns: readonly number[], weight: (column: number) => number): number[] {
+  if (columns.length <= MOST) return [...columns];
+  return [...columns].sort((a, b) => weight(b) - weight(a)).slice(0, MOST).sort((a, b) => a - b);
 }
 
 interface LineProps {

@@ -30,6 +30,12 @@ STYLE = (
     ".ladder td,.ladder th{padding:.1rem .6rem;border:0;font-variant-numeric:tabular-nums}"
     ".ladder tfoot td,.ladder tfoot th{border-top:2px solid #222}"
     ".ladder tbody th{font-family:monospace;font-weight:400}"
+    "dl{display:grid;grid-template-columns:max-content 1fr;gap:.1rem 1rem}dt{color:#666}"
+    "dd{margin:0;overflow-wrap:anywhere}"
+    # Charts have dark ink on a white ground. In a dark page the inversion keeps their hues.
+    "@media(prefers-color-scheme:dark){body{background:#16181c;color:#ddd}dt{color:#999}"
+    "td,th{border-color:#444}.ladder tfoot td,.ladder tfoot th{border-color:#ddd}"
+    ".drawn{filter:invert(.91) hue-rotate(180deg)}}"
 )
 
 
@@ -118,17 +124,21 @@ def _cell(nll: float, best: bool) -> str:
 
 def page(
     title: str,
+    facts: dict[str, str],
     charts: list[altair.Chart],
     table: list[dict[str, Any]],
     notes: list[str],
     passages: list[Passage],
 ) -> str:
-    """Put charts, a table and notes into one HTML file that fetches nothing."""
+    """Put facts, charts, a table and notes into one HTML file that fetches nothing."""
     chart = altair.vconcat(*charts).resolve_scale(color="independent")  # each chart has its own legend
     header = "".join(f"<th>{html.escape(str(name))}</th>" for name in table[0])
     body = "".join(
         "<tr>" + "".join(f"<td>{html.escape(str(value))}</td>" for value in row.values()) + "</tr>"
         for row in table
+    )
+    terms = "".join(
+        f"<dt>{html.escape(name)}</dt><dd>{html.escape(fact)}</dd>" for name, fact in facts.items()
     )
     paragraphs = "".join(f"<p>{html.escape(note)}</p>" for note in notes)
     drawn = chart_to_html(chart)
@@ -136,7 +146,9 @@ def page(
         f"<!doctype html><html lang='en'><head><meta charset='utf-8'><title>{html.escape(title)}</title>"
         "<meta name='viewport' content='width=device-width'>"
         f"<style>{STYLE}</style></head><body>"
-        f"<h1>{html.escape(title)}</h1><div class='wide'><table><thead><tr>{header}</tr></thead>"
-        f"<tbody>{body}</tbody></table></div>{paragraphs}<div class='wide'>{drawn}</div>"
+        f"<h1>{html.escape(title)}</h1><dl>{terms}</dl>"
+        f"<div class='wide'><table><thead><tr>{header}</tr></thead>"
+        f"<tbody>{body}</tbody></table></div>{paragraphs}"
+        f"<div class='wide drawn'>{drawn}</div>"
         f"{''.join(map(ladder, passages))}</body></html>"
     )

@@ -242,11 +242,15 @@ class _Told:
             self.likeliest.append(
                 [(tokenizer.name(token), p) for token, p in zip(indices, values, strict=True)]
             )
-        for place, token in enumerate(ids[start + 1 : stop + 1]):
-            known = token < log_probs_TV.shape[1]
-            self.surprisal.append(-float(log_probs_TV[place, token]) if known else None)
-            above = log_probs_TV[place] > log_probs_TV[place, token] if known else None
-            self.ranks.append(None if above is None else 1 + int(above.sum()))
+        following = ids[start + 1 : stop + 1]
+        token_T1 = torch.tensor(following, dtype=torch.long).unsqueeze(1)
+        known_T = (token_T1 < log_probs_TV.shape[1])[:, 0].tolist()
+        log_probs_TV = log_probs_TV[: len(following)]
+        own_T1 = log_probs_TV.gather(1, token_T1.clamp(max=log_probs_TV.shape[1] - 1))
+        ranks_T = 1 + (log_probs_TV > own_T1).sum(1)
+        for own, rank, known in zip(own_T1[:, 0].tolist(), ranks_T.tolist(), known_T, strict=True):
+            self.surprisal.append(-own if known else None)
+            self.ranks.append(rank if known else None)
 
 
 @torch.inference_mode()

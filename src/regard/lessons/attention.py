@@ -1,4 +1,4 @@
-"""Lessons about attention: scores, softmax, output; four score functions; self-attention; masks; positions.
+"""The lesson about attention in three steps: scores, softmax, output.
 
 Shape legend: T positions, D width, Q queries, K keys.
 """
@@ -8,348 +8,289 @@ import math
 import torch
 from torch import Tensor
 
-from regard.errors import UserError
-from regard.lessons.lesson import Step, grid, need, numbers, shaded
-from regard.models.dan import Dan
-from regard.models.predictions import SoftmaxPrediction
-from regard.models.transformer import Transformer
-from regard.parts.attention import attend, softmax, softmax_base, weigh
-from regard.parts.look import Look
-from regard.parts.masks import Mask, causal, everything
-from regard.parts.positions import make_positions
-from regard.parts.scores import Dot, ScaledDot, Score, ScoreName, make_score
+from regard.lessons.averages import average_of, letters
+from regard.lessons.drawing import Bars, Curves, Grid, Picture, plain
+from regard.lessons.inputs import need
+from regard.lessons.lesson import Step, listed, numbers, vector
+from regard.lessons.question import ask
+from regard.parts.attention import attend, softmax_base, weigh
+from regard.parts.masks import Mask, everything
+from regard.parts.scores import Dot, Score
 
 FAR_BELOW = -1e4  # a score whose softmax is 0
+CASES = ("AAAA", "ABAA", "BAAB")
+LEARNING_STEPS = 100
+Matrix = tuple[tuple[float, ...], ...]
 
 
-def _row(vectors: Tensor | tuple) -> Tensor:
+def as_row(vectors: Tensor | tuple) -> Tensor:
     return torch.as_tensor(vectors, dtype=torch.float64)[None, None]
 
 
-def _weigh(
+def weights_of(
     query_QD: Tensor,
     key_KD: Tensor,
     mask: Mask = everything,
     base: float = math.e,
     score: Score | None = None,
 ) -> Tensor:
-    return weigh(_row(query_QD), _row(key_KD), score=score or Dot(), mask=mask, normalise=softmax_base(base))[
-        0, 0
-    ]
+    """(Q, K): attention weights of plain vectors, by the library's own attention."""
+    normalise = softmax_base(base)
+    return weigh(as_row(query_QD), as_row(key_KD), score=score or Dot(), mask=mask, normalise=normalise)[0, 0]
 
 
-def average_of(sequence: str, embedding_VD: Tensor) -> Tensor:
-    """Return the average of the letters' embeddings, computed by a deep averaging network."""
-    dan = (
-        Dan(len(embedding_VD), Dan.Config(lookback=0, layers=1, width=embedding_VD.shape[1])).double().eval()
-    )
-    with torch.no_grad():
-        dan.embedding.weight[: len(embedding_VD)] = embedding_VD
-        look = Look(["average"])
-        dan.read_from_start(torch.tensor([letters(sequence)]), look=look)
-    return look.values["average"][0, -1]
-
-
-def letters(sequence: str) -> list[int]:
-    if not sequence or set(sequence) - set("AB"):
-        raise UserError(f"the sequence is made of A and B, not {sequence!r}")
-    return ["AB".index(letter) for letter in sequence]
-
-
-def attention(sequence: str = "AABA", q: tuple[float, ...] = (0.0, 1.0), base: float = 3.0) -> list[Step]:
-    """Attention finds a B at any position: scores, softmax and output, beside the plain average."""
-    need(len(q) == 2, f"q needs 2 numbers, one for A and one for B; it has {len(q)}")
-    need(base > 0, "the base of a softmax is above 0")
-    embedding_VD = torch.eye(2, dtype=torch.float64)  # k_A = [1, 0], k_B = [0, 1]
-    key_KD, query_QD = embedding_VD[letters(sequence)], torch.tensor([q], dtype=torch.float64)
-    sharp_QD = embedding_VD[1:] @ (10 * torch.eye(2, dtype=torch.float64))  # W^Q = 10 I applied to e_B
-    steps = [
-        Step(
-            "Scores",
-            "s_i = k_i . q",
-            "The dot product of each letter's key with the query.",
-            {"scores": numbers(Dot()(_row(query_QD), _row(key_KD))[0, 0, 0])},
-        )
-    ]
-    for name, number in ((f"base {base:g}", base), ("base e", math.e)):
-        weights_QK = _weigh(query_QD, key_KD, base=number)
-        steps.append(
-            Step(
-                f"Softmax and output, {name}",
-                f"a_i = b^s_i / sum_j b^s_j, b = {number:g};  output = sum_i a_i e_i",
-                "",
-                {
-                    f"weights in {name}": numbers(weights_QK[0]),
-                    f"output in {name}": numbers((weights_QK @ key_KD)[0]),
-                },
-                grid(numbers(weights_QK), ["q"], list(sequence)),
-            )
-        )
-    sharp = attend(_row(sharp_QD), _row(key_KD), _row(key_KD), score=Dot(), mask=everything)[0, 0, 0]
-    return [
-        *steps,
-        Step(
-            "A sharper query",
-            "W^K = I, W^Q = 10 I, e_B = [0, 1]: q = [0, 10]",
-            "Nearly all the weight is on the B.",
-            {"output of a sharp query": numbers(sharp)},
-        ),
-        Step(
-            "Beside the average",
-            "1/n sum_i e_i",
-            "The deep averaging network gives all letters the same weight. Attention gives the B more.",
-            {"average": numbers(average_of(sequence, embedding_VD))},
-        ),
-    ]
-
-
-def scores(
-    q: tuple[float, ...] = (1.0, 2.0),
-    k: tuple[float, ...] = (3.0, -1.0),
-    widths: tuple[float, ...] = (2.0, 8.0, 32.0, 128.0, 512.0),
-) -> list[Step]:
-    """Four score functions on the same vectors, and why the dot product is scaled."""
-    need(len(q) == len(k), f"q and k need as many numbers; they have {len(q)} and {len(k)}")
-    need(min(widths) >= 1, "widths are 1 or more")
-    torch.manual_seed(1)
-    values = {}
-    names: tuple[ScoreName, ...] = ("additive", "bilinear", "dot", "scaled-dot")
-    for name in names:
-        score = make_score(name, len(q), len(k)).double().requires_grad_(False)
-        values[name] = (score.formula, float(score(_row((q,)), _row((k,)))))
-    measured = [_spread(int(width)) for width in widths]
-    return [
-        Step(
-            "The same two vectors",
-            "; ".join(f"{name}: {formula}" for name, (formula, _) in values.items()),
-            "The first two have learned weights, which are random here. Bahdanau's score is the additive "
-            "score, Vaswani's is the scaled dot product.",
-            {name: value for name, (_, value) in values.items()},
-        ),
-        Step(
-            "Why scale",
-            "q . k of d numbers of spread 1 has spread sqrt(d);  softmax(Q K^T / sqrt(d_k))",
-            "Measured over random vectors: dot products grow with the width, and the softmax saturates.",
-            {
-                "width": list(widths),
-                "spread of dot": [figures[0] for figures in measured],
-                "spread of scaled dot": [figures[1] for figures in measured],
-                "entropy of softmax of dot": [figures[2] for figures in measured],
-                "entropy of softmax of scaled dot": [figures[3] for figures in measured],
-            },
-            grid(
-                [list(figures) for figures in measured],
-                [f"d={int(width)}" for width in widths],
-                ["dot", "scaled", "entropy", "scaled's"],
-            ),
-        ),
-    ]
-
-
-def _spread(width: int) -> tuple[float, float, float, float]:
-    generator = torch.Generator().manual_seed(width)
-    query, key = (
-        torch.randn(1, 1, count, width, generator=generator, dtype=torch.float64) for count in (64, 64)
-    )
-    figures = []
-    for score in (Dot(), ScaledDot()):
-        values = score(query, key)
-        chances = torch.distributions.Categorical(probs=softmax(values))
-        figures.append((float(values.std()), float(chances.entropy().mean())))
-    (dot_spread, dot_entropy), (scaled_spread, scaled_entropy) = figures
-    return dot_spread, scaled_spread, dot_entropy, scaled_entropy
-
-
-FIVE = (
-    (0.75, 0.25, 0.0, 0.0, 0.0),
-    (0.5, 0.5, 0.0, 0.0, 0.0),
-    (0.0, 0.0, 1.0, 0.0, 0.0),
-    (0.0, 0.0, 0.0, 0.75, 0.25),
-    (0.0, 0.0, 0.0, 0.0, 1.0),
-)
-
-
-def scores_of(weights: tuple[tuple[float, ...], ...]) -> Tensor:
+def scores_of(weights: Matrix) -> Tensor:
     """Return scores whose softmax is these weights: logarithms, and a very low score for weight 0."""
     return torch.tensor(weights, dtype=torch.float64).log().clamp(min=FAR_BELOW)
 
 
-def self_attention(
-    sentence: str = "I love you a lot", weights: tuple[tuple[float, ...], ...] = FIVE, heads: int = 3
+def attention(
+    sequence: str = "AABA",
+    q: tuple[float, ...] = (0.0, 1.0),
+    base: float = 3.0,
+    W_K: Matrix = ((1.0, 0.0), (0.0, 1.0)),
+    W_Q: Matrix = ((10.0, 0.0), (0.0, 10.0)),
 ) -> list[Step]:
-    """Every word attends to all words: without parameters, with the lecture's matrix, in several heads."""
-    words, count = sentence.split(), len(weights)
-    need(len(weights[0]) == count, "the weights need as many columns as rows")
-    if len(words) != count:
-        raise UserError(f"the sentence has {len(words)} words and the weights {count} rows: give as many")
-    torch.manual_seed(1)
-    bare = Transformer.Config(layers=1, width=4, heads=1, context=count, projections="none", positions="none")
-    model = Transformer(count, bare).double().eval()
-    x_TD = model.embedding.weight[:count].detach() * 20
-    plain = attend(_row(x_TD), _row(x_TD), _row(x_TD), score=Dot(), mask=everything)[0, 0]
-    free = _weigh(x_TD, x_TD)
-    keys = torch.eye(count, dtype=torch.float64)
-    chosen = _weigh(scores_of(weights), keys)
-    nobel = ["Nobel", "committee", "awards", "Strickland", "who", "advanced", "optics"]
-    config = Transformer.Config(layers=1, width=4 * heads, heads=heads, context=9)
-    wide = Transformer(len(nobel), config).double().eval()
-    look = Look(["layer0.attention", "layer0.heads", "layer0.attended"])
-    with torch.no_grad():
-        wide.read_from_start(torch.arange(len(nobel))[None], look=look)
-    return [
-        Step(
-            "Without parameters",
-            "y_i = sum_j w_ij x_j,  w = row-wise softmax of x_i^T x_j",
-            "The weights come from the words' vectors alone. Each row sums to 1.",
-            {"weights": numbers(free), "row sums": numbers(free.sum(1)), "y": numbers(plain)},
-            grid(numbers(free), words, words),
-        ),
-        Step(
-            "With projections",
-            "w_ij = softmax(q_i^T k_j): queries and keys that give the lecture's matrix",
-            "A weight of 0 comes from a score far below the others.",
-            {"lecture": numbers(chosen)},
-            grid(numbers(chosen), words, words),
-        ),
-        Step(
-            "Several heads",
-            "head_h = softmax(Q_h K_h^T / sqrt(d_k)) V_h; joined, then projected",
-            f"'{' '.join(nobel)}' in {heads} heads, each with a causal map. Their outputs are concatenated "
-            "and projected.",
-            {
-                "maps": list(look.maps["layer0.attention"]().shape[1:]),
-                "mixed": list(look.values["layer0.heads"].shape[1:]),
-                "projected": list(look.values["layer0.attended"].shape[1:]),
-                "first head": numbers(look.maps["layer0.attention"]()[0, 0]),
-            },
-        ),
-    ]
-
-
-def masking(
-    weights: tuple[tuple[float, ...], ...] = ((1.0, 0.0, 0.0), (0.3, 0.7, 0.0), (0.3, 0.5, 0.2)),
-) -> list[Step]:
-    """A language model must not see the next word: the mask, all rows at once, and a model without a mask."""
-    count = len(weights)
-    need(len(weights[0]) == count > 1, "the weights need as many columns as rows, and at least two")
-    values = torch.eye(count, dtype=torch.float64)  # v_1, v_2, ... are unit vectors: outputs equal weights
-    queries, keys = scores_of(weights), torch.eye(count, dtype=torch.float64)
-    once = attend(_row(queries), _row(keys), _row(values), score=Dot(), mask=causal)[0, 0]
-    alone = torch.cat(
-        [
-            attend(
-                _row(queries[t : t + 1]),
-                _row(keys[: t + 1]),
-                _row(values[: t + 1]),
-                score=Dot(),
-                mask=everything,
-            )[0, 0]
-            for t in range(count)
-        ]
-    )
-    # Each query asks for the next position.
-    ask = torch.eye(count, dtype=torch.float64).roll(1, 1) * 20
-    losses = {}
-    for name, mask in (("future hidden", causal), ("future seen", everything)):
-        seen = attend(_row(ask), _row(keys), _row(values), score=Dot(), mask=mask)[0]
-        prediction = SoftmaxPrediction(
-            seen[:, :-1] * 20, torch.eye(count, dtype=torch.float64), torch.zeros(count, dtype=torch.float64)
-        )
-        losses[name] = float(prediction.nll(torch.arange(1, count)[None]).mean())
-    return [
-        Step(
-            "The mask",
-            "row t sees 1..t",
-            "A full square is a position that the row may attend to.",
-            {"visible": causal.visible(count, count)[0].int().tolist()},
-            causal.picture(count, count),
-        ),
-        Step(
-            "All rows at once",
-            "h_3 = 0.3 v_1 + 0.5 v_2 + 0.2 v_3",
-            "The scores are chosen to give the lecture's weights. Hidden positions have weight 0.",
-            {f"h_{t + 1}": numbers(once[t]) for t in range(count)},
-            grid(numbers(once), [f"h_{t + 1}" for t in range(count)], [f"v_{t + 1}" for t in range(count)]),
-        ),
-        Step(
-            "One row at a time",
-            "the same sums",
-            "Training computes all rows in parallel. Generation computes one row after the other.",
-            {"largest difference": float((once - alone).abs().max())},
-        ),
-        Step(
-            "Cheating",
-            "no q_2 . k_3",
-            "Without the mask, a query for the next word finds the next word: the loss falls, and the model "
-            "learns nothing.",
-            losses,
-        ),
-    ]
-
-
-def positions(first: str = "Jack gave water to Jill", second: str = "Jill gave water to Jack") -> list[Step]:
-    """Self-attention maps sets to sets: without positions, two orders of the same words look the same."""
-    words_1, words_2 = first.split(), second.split()
-    vocabulary = sorted(set(words_1 + words_2))
-    need(
-        sorted(words_1) == sorted(words_2) and words_1 != words_2 and len(words_1) <= 16,
-        "give two sentences of the same words in another order, at most 16",
-    )
-    torch.manual_seed(1)
-    embedding_VD = torch.randn(len(vocabulary), 8, dtype=torch.float64)
-    steps = [
-        Step(
-            "Two sentences of the same words",
-            "{x_1, ..., x_n} -> {y_1, ..., y_n}",
-            f"{first} / {second}",
-            {"words": len(vocabulary)},
-        )
-    ]
-    for name in ("none", "index", "onehot", "sinusoidal", "learned", "rotary"):
-        with torch.no_grad():
-            outputs = [
-                _placed(name, torch.stack([embedding_VD[vocabulary.index(word)] for word in words]))
-                for words in (words_1, words_2)
-            ]
-        difference = max(float((row - outputs[1]).abs().amax(1).min()) for row in outputs[0])
-        says = (
-            "The sets of outputs are equal: the model does not see the order."
-            if name == "none"
-            else "The sets of outputs differ: the model sees the order."
-        )
+    """Attention finds a B at any position: scores, softmax and output, beside the plain average."""
+    need(len(q) == 2, f"q needs 2 numbers, one for A and one for B; it has {len(q)}")
+    need(base > 0, "the base of a softmax is above 0")
+    need(len(W_K) == len(W_K[0]) == len(W_Q) == len(W_Q[0]) == 2, "W_K and W_Q have 2 rows of 2 numbers")
+    embedding_KD = torch.eye(2, dtype=torch.float64)[letters(sequence)]  # e_A = [1, 0], e_B = [0, 1]
+    key_KD = embedding_KD @ torch.tensor(W_K, dtype=torch.float64)
+    query_QD = torch.tensor([q], dtype=torch.float64)
+    scores = numbers(Dot()(as_row(query_QD), as_row(key_KD))[0, 0, 0])
+    learned = learned_query(torch.tensor(W_K, dtype=torch.float64))
+    steps = [_scores(sequence, q, scores)]
+    for name, number in ((f"base {base:g}", base), ("base e", math.e)):
+        weights_QK = weights_of(query_QD, key_KD, base=number)
         steps.append(
-            Step(
-                f"positions: {name}",
-                "the largest distance of an output to the nearest output of the other sentence",
-                says,
-                {f"difference with {name}": difference},
-                _picture(name, words_1),
-            )
+            _softmax(sequence, name, number, scores, numbers(weights_QK[0]), weights_QK @ embedding_KD)
         )
-    return steps
+    return [
+        *steps,
+        _projected(sequence, W_K, W_Q, embedding_KD),
+        _beside_the_average(sequence, query_QD, key_KD, base),
+        _ideal(W_K, learned[0]),
+        _learned(W_K, *learned),
+    ]
 
 
-def _picture(name: str, words: list[str]) -> str:
-    """Draw the vectors that positions add or append, or the angles by which they rotate."""
-    torch.manual_seed(2)
-    kind = make_positions(name, 16, 8, 1).double()  # type: ignore[arg-type]
-    position_BT = torch.arange(len(words))[None]
-    angles = kind.angles(position_BT)
-    nothing_BTD = torch.zeros(1, len(words), 8, dtype=torch.float64)
-    with torch.no_grad():
-        drawn = (
-            kind.place(nothing_BTD, position_BT)[0, :, -16:]
-            if angles is None
-            else angles[0].reshape(len(words), -1)
+def _scores(sequence: str, q: tuple[float, ...], scores: list[float]) -> Step:
+    best = [
+        f"{letter} at {place}" for place, letter in enumerate(sequence, 1) if scores[place - 1] == max(scores)
+    ]
+    all_equal = len(set(scores)) == 1
+    places = [place for place, score in enumerate(scores, 1) if score == max(scores)]
+    wrong = [0.0 if letter == "B" else 1.0 for letter in sequence]
+    return Step(
+        "Scores",
+        "s_i = k_i . q",
+        f"All {len(sequence)} scores are {plain(scores[0])}: no letter stands out."
+        if all_equal
+        else f"The highest score, {plain(max(scores))}, belongs to the {listed(best)}.",
+        {"scores": scores},
+        Bars(
+            scores,
+            [f"{letter} ({place})" for place, letter in enumerate(sequence, 1)],
+            f"scores of q = {vector(q)}",
+        ),
+        latex=r"s_i = k_i \cdot q",
+        intro=f"Each letter of {' '.join(sequence)} has a key, and the query is q = {vector(q)}. The dot "
+        "product of a key with the query says how well they match.",
+        question=ask(
+            f"Which scores does q = {vector(q)} give {' '.join(sequence)}?",
+            (
+                vector(scores),
+                f"k_A . q and k_B . q, letter by letter; the maximum is at {listed([*map(str, places)])}.",
+            ),
+            (
+                vector(wrong),
+                "These are the first components of the keys. The query decides which component counts.",
+            ),
+            (
+                vector([1 / len(sequence)] * len(sequence)),
+                "That is the plain average. Scores are not yet weights.",
+            ),
+        ),
+    )
+
+
+def _softmax(
+    sequence: str, name: str, base: float, scores: list[float], weights: list[float], output_QD: Tensor
+) -> Step:
+    output = numbers(output_QD[0])
+    b_share = sum(weight for weight, letter in zip(weights, sequence, strict=True) if letter == "B")
+    fair = sequence.count("B") / len(sequence)
+    if "B" not in sequence:
+        says = f"There is no B, so all the weight is on As and the output is {vector(output)}."
+    else:
+        more = (
+            "more than" if b_share > fair + 1e-9 else "less than" if b_share < fair - 1e-9 else "as much as"
         )
-    return "" if name == "none" else shaded(numbers(drawn), words)
+        says = f"B has {b_share:.3f} of the weight, {more} in an average ({fair:.3f})."
+        says += f" The output is {vector(output)}."
+    powers = [base**score for score in scores]
+    flat = [1 / len(scores)] * len(scores)
+    return Step(
+        f"Softmax and output, {name}",
+        f"a_i = b^s_i / sum_j b^s_j, b = {base:g};  output = sum_i a_i e_i",
+        says,
+        {f"weights in {name}": weights, f"output in {name}": output},
+        Grid([weights], ["q"], list(sequence), f"weights in {name}"),
+        latex=r"a_i = \frac{b^{s_i}}{\sum_j b^{s_j}}, \quad b = "
+        + f"{base:.4g}"
+        + r"; \qquad o = \sum_i a_i e_i",
+        intro=f"The powers are {vector(powers)} and sum to {plain(sum(powers))}. "
+        "The output is the average of the letters' vectors, weighted by a.",
+        question=ask(
+            "What are the weights?",
+            (vector(weights), f"Each power is divided by their sum, {plain(sum(powers))}."),
+            (vector(powers), "These are the powers. Divided by their sum, they add up to 1."),
+            (vector(flat), "Equal weights need equal scores; these scores differ."),
+        ),
+    )
 
 
-def _placed(name: str, x_TD: Tensor) -> Tensor:
-    """Unmasked self-attention without parameters over words with positions."""
-    torch.manual_seed(2)
-    kind = make_positions(name, 16, x_TD.shape[1], 1).double()  # type: ignore[arg-type]
-    position_BT = torch.arange(len(x_TD))[None]
-    placed = kind.place(x_TD[None], position_BT)
-    turned = kind.turn(placed[:, None], kind.angles(position_BT))
-    return attend(turned, turned, placed[:, None], score=ScaledDot(), mask=everything)[0, 0]
+def _projected(sequence: str, W_K: Matrix, W_Q: Matrix, embedding_KD: Tensor) -> Step:
+    """Keys and queries as learned maps of the embeddings: (E W^K)(W^Q e)."""
+    key_KD = embedding_KD @ torch.tensor(W_K, dtype=torch.float64)
+    e_B = torch.tensor([0.0, 1.0], dtype=torch.float64)
+    query_1D = (torch.tensor(W_Q, dtype=torch.float64) @ e_B)[None]
+    weights_QK = weights_of(query_1D, key_KD)
+    sharp = attend(as_row(query_1D), as_row(key_KD), as_row(embedding_KD), score=Dot(), mask=everything)[
+        0, 0, 0
+    ]
+    weights = numbers(weights_QK[0])
+    b_share = sum(weight for weight, letter in zip(weights, sequence, strict=True) if letter == "B")
+    if "B" not in sequence:
+        says = f"The query asks for a B and there is none: the As share the weight, {vector(weights)}."
+    elif b_share > 0.95:
+        says = f"{b_share:.4f} of the weight is on the {'B' if sequence.count('B') == 1 else 'Bs'}."
+    else:
+        says = f"Only {b_share:.3f} of the weight is on B: these maps do not separate the letters enough."
+    return Step(
+        "Keys and queries are maps of the embeddings",
+        "scores = (E W^K)(W^Q e_B)",
+        f"{says} The output is {vector(sharp)}.",
+        {
+            "E": numbers(embedding_KD),
+            "E W^K": numbers(key_KD),
+            "W^Q e_B": numbers(query_1D[0]),
+            "weights of the mapped query": weights,
+            "output of a sharp query": numbers(sharp),
+        },
+        Grid(
+            numbers(key_KD),
+            [f"{letter} ({place})" for place, letter in enumerate(sequence, 1)],
+            ["k_1", "k_2"],
+            "E W^K",
+        ),
+        latex=r"s = (E W^K)(W^Q e_B)",
+        intro=f"W^K = {_matrix(W_K)} and W^Q = {_matrix(W_Q)}, applied to e_B = [0, 1], the letter to look "
+        "for. A model learns both maps.",
+    )
+
+
+def _matrix(rows: Matrix) -> str:
+    return f"[{', '.join(vector(row) for row in rows)}]"
+
+
+def _beside_the_average(sequence: str, query_QD: Tensor, key_KD: Tensor, base: float) -> Step:
+    embedding_VD = torch.eye(2, dtype=torch.float64)
+    average = numbers(average_of(sequence, embedding_VD))
+    attended = numbers((weights_of(query_QD, key_KD, base=base) @ embedding_VD[letters(sequence)])[0])
+    gain = attended[1] - average[1]
+    says = (
+        f"Attention raises the share of B from {plain(average[1])} to {plain(attended[1])}."
+        if gain > 1e-9
+        else f"Attention lowers the share of B from {plain(average[1])} to {plain(attended[1])}."
+        if gain < -1e-9
+        else "Attention gives the same output as the average here, because all scores are equal."
+    )
+    return Step(
+        "Beside the average",
+        "1/n sum_i e_i",
+        says,
+        {"average": average},
+        Grid([average, attended], ["average", "attention"], ["A", "B"], "output"),
+        latex=r"\frac{1}{n} \sum_i e_i",
+        intro="The deep averaging network gives all letters the same weight.",
+    )
+
+
+def _ideal(W_K: Matrix, learned_D: Tensor) -> Step:
+    """The ideal output, [1, 0] for all As and [0, 1] for any B, tried on sequences and queries."""
+    queries = {"q = [0, 1]": (0.0, 1.0), "q = [0, 10]": (0.0, 10.0)}
+    queries["learned W^Q"] = tuple(numbers(learned_D))
+    table, distance = {}, dict[str, float]()
+    for name, query in queries.items():
+        rows = [_output(case, query, W_K) for case in CASES]
+        table[name] = rows
+        distance[name] = max(abs(row[1] - float("B" in case)) for row, case in zip(rows, CASES, strict=True))
+    best = min(distance, key=lambda name: distance[name])
+    grids: list[list[float]] = [[row[1] for row in rows] for rows in table.values()]
+    return Step(
+        "How close to the ideal",
+        "ideal: [1, 0] if all letters are A, [0, 1] if any is B",
+        "The largest error is "
+        f"{listed([f'{error:.3f} with {name}' for name, error in distance.items()])}. The best is {best}; "
+        "AAAA is right with every query, because there is only A to average.",
+        {"outputs": table, "largest error": distance},
+        Grid(grids, list(table), list(CASES), "share of B in the output (ideal: 0, 1, 1)"),
+        latex=r"o = [1, 0] \text{ if all letters are A}, \quad o = [0, 1] \text{ if any is B}",
+        intro=f"The next letter is A after {CASES[0]}, and B after {CASES[1]} and {CASES[2]}. "
+        "Each query is tried on all three, in base e.",
+        question=ask(
+            f"With q = [0, 1], how large is the share of B for {CASES[1]}?",
+            (
+                f"{table['q = [0, 1]'][1][1]:.3f}",
+                "e / (e + 3) if W^K = I: a score of 1 beats three scores of 0, but not by enough.",
+            ),
+            ("1.000", "A softmax never gives exactly 1; with scores of 1 and 0 it is far from it."),
+            ("0.250", "That is the plain average of one B among four letters."),
+        ),
+    )
+
+
+def _output(sequence: str, query: tuple[float, ...], W_K: Matrix) -> list[float]:
+    embedding_KD = torch.eye(2, dtype=torch.float64)[letters(sequence)]
+    key_KD = embedding_KD @ torch.tensor(W_K, dtype=torch.float64)
+    return numbers((weights_of(torch.tensor([query], dtype=torch.float64), key_KD) @ embedding_KD)[0])
+
+
+def learned_query(W_K_DD: Tensor) -> tuple[Tensor, list[float]]:
+    """Learn W^Q by gradient descent on the ideal: the query W^Q e_B, and the loss of every step."""
+    W_Q_DD = torch.eye(2, dtype=torch.float64, requires_grad=True)
+    optimiser = torch.optim.Adam([W_Q_DD], lr=0.3)
+    embedding = torch.eye(2, dtype=torch.float64)
+    rows = torch.stack([embedding[letters(case)] for case in CASES])
+    right = torch.tensor([float("B" in case) for case in CASES], dtype=torch.float64)
+    losses = []
+    for _ in range(LEARNING_STEPS):
+        query_D = W_Q_DD @ embedding[1]
+        weights_NK = softmax_base(math.e)((rows @ W_K_DD) @ query_D)
+        output_ND = (weights_NK.unsqueeze(1) @ rows)[:, 0]
+        loss = torch.nn.functional.binary_cross_entropy(output_ND[:, 1].clamp(1e-9, 1 - 1e-9), right)
+        optimiser.zero_grad()
+        loss.backward()
+        optimiser.step()
+        losses.append(float(loss.detach()))
+    return (W_Q_DD @ embedding[1]).detach(), losses
+
+
+def _learned(W_K: Matrix, query_D: Tensor, losses: list[float]) -> Step:
+    points = [(float(step), losses[step - 1]) for step in (1, 3, 10, 30, LEARNING_STEPS)]
+    keys_VD = torch.tensor(W_K, dtype=torch.float64)  # the keys of A and B
+    gap = float((keys_VD[1] - keys_VD[0]) @ query_D)
+    picture: Picture = Curves({"loss": points}, "step", "loss", "learning W^Q", log_x=True)
+    return Step(
+        "Learning the query",
+        "W^Q <- W^Q - step x gradient of the loss",
+        f"After {LEARNING_STEPS} steps the query is {vector(numbers(query_D))} and the loss fell from "
+        f"{losses[0]:.3f} to {losses[-1]:.3f}. Nobody wrote it: the scores of B and A now differ by "
+        f"{gap:.2g}, because a sharper softmax has a lower loss.",
+        {"learned query": numbers(query_D), "first loss": losses[0], "last loss": losses[-1]},
+        picture,
+        latex=r"W^Q \leftarrow W^Q - \eta \, \nabla_{W^Q} L",
+        intro=f"W^Q begins as I, and Adam lowers the cross-entropy of the ideal on {listed(list(CASES))}.",
+    )

@@ -5,7 +5,10 @@ from itertools import pairwise
 
 import torch
 
-from regard.lessons.lesson import Step, need
+from regard.lessons.drawing import Bars
+from regard.lessons.inputs import need
+from regard.lessons.lesson import Step, listed
+from regard.lessons.question import ask
 from regard.models.ngram import Ngram
 from regard.probabilities.decoder import Writing, generate
 from regard.tokens.choose import TokenOptions, train_tokenizer
@@ -46,30 +49,63 @@ def counting(
     counts = models["counted"]
     steps = generate(counts, counts.begin(1), [prompt], Writing(length=8, end=tokenizer.end))
     written = tokenizer.decode([*prompt[1:], *(step.tokens[0] for step in steps)]).strip()
+    seen = {token: p for token, p in counted.items() if p > 0}
+    unseen_p = {name: after(name)[tokenizer.name(word)] for name in ("add 1", "Kneser-Ney")}
     return [
-        Step(
-            "Count and normalise",
-            "P(w | v) = count(v w) / count(v)",
-            f"The words after {context!r} with their probabilities.",
-            {"after": {token: p for token, p in counted.items() if p > 0}},
-        ),
+        _count(context, seen, sentences),
         Step(
             "A pair never seen",
             "count(v w) = 0, so P = 0",
-            f"{context!r} was never followed by {unseen!r}, so the whole sentence has probability 0.",
+            f"{context!r} was never followed by {unseen!r}, so every sentence with this pair has "
+            "probability 0.",
             {"unseen": counted[tokenizer.name(word)]},
+            latex=r"\mathrm{count}(v\,w) = 0 \;\Rightarrow\; P(w \mid v) = 0",
+            intro=f"The pair '{context} {unseen}' is not in the sentences.",
         ),
-        Step(
-            "Smoothing",
-            "(count(v w) + 1) / (count(v) + V);  Kneser-Ney: max(count - D, 0) / count(v) + backoff(v) P(w)",
-            "Unseen words get a part of the probability. The sum stays 1.",
-            {name: after(name)[tokenizer.name(word)] for name in ("add 1", "Kneser-Ney")}
-            | {"sum": sum(after("Kneser-Ney").values())},
-        ),
+        _smoothing(context, unseen, unseen_p, sum(after("Kneser-Ney").values()), tokenizer.size),
         Step(
             "Generate",
             "w ~ P(w | v), again and again",
-            f"From the counts: {written!r}.",
+            f"From the counts: {written!r}. Each pair of words is in the sentences; the whole may not be.",
             {"length": len(written.split())},
+            latex=r"w_{i+1} \sim P(w \mid w_i)",
+            intro="Draw a word, append it, and draw again. The model sees one word of context only.",
         ),
     ]
+
+
+def _count(context: str, seen: dict[str, float], sentences: tuple[str, ...]) -> Step:
+    """The words after one word, counted and normalised."""
+    best = max(seen, key=lambda token: seen[token])
+    total = sum(sentence.split().count(context) for sentence in sentences)
+    return Step(
+        "Count and normalise",
+        "P(w | v) = count(v w) / count(v)",
+        f"{context!r} stands {total} times in the sentences, followed by {listed(list(seen))}.",
+        {"after": seen},
+        Bars(list(seen.values()), list(seen), f"P(w | {context})"),
+        latex=r"P(w \mid v) = \frac{\mathrm{count}(v\,w)}{\mathrm{count}(v)}",
+        intro=f"The sentences: {' / '.join(sentences)}.",
+        question=ask(
+            f"What is P({best} | {context})?",
+            (f"{seen[best]:.3g}", f"'{context} {best}' counts {round(seen[best] * total)} of {total}."),
+            (f"{1 / len(sentences) / 4:.3g}", "Only the words after the context count, not all words."),
+            ("1", f"{context!r} has other followers, too." if len(seen) > 1 else "It has other followers."),
+        ),
+    )
+
+
+def _smoothing(context: str, unseen: str, unseen_p: dict[str, float], total: float, size: int) -> Step:
+    """Two ways to give a pair that was never seen a probability."""
+    return Step(
+        "Smoothing",
+        "(count(v w) + 1) / (count(v) + V);  Kneser-Ney: max(count - D, 0) / count(v) + backoff(v) P(w)",
+        f"{unseen!r} after {context!r} now has probability {unseen_p['add 1']:.3f} (add 1) and "
+        f"{unseen_p['Kneser-Ney']:.3f} (Kneser-Ney). Pairs that were seen pay for it.",
+        unseen_p | {"sum": total},
+        Bars(list(unseen_p.values()), list(unseen_p), f"P({unseen} | {context})"),
+        latex=r"\frac{\mathrm{count}(v\,w) + 1}{\mathrm{count}(v) + V}",
+        intro=f"Pretend that every pair was seen once more. V = {size} tokens: the words, the "
+        "end of a line, and a token for unknown words. Kneser-Ney moves probability only from pairs that "
+        "were seen.",
+    )

@@ -7,49 +7,57 @@ from regard.lessons.lesson import Lesson, inputs_of
 
 
 def notebook(shown: Lesson) -> str:
-    """Make a Jupyter notebook (format 4) of one lesson."""
-    inputs = f", set={shown.inputs!r}" if shown.inputs else ""
+    """Make a Jupyter notebook (format 4) of one lesson: formulas, questions, numbers, pictures, exercise."""
+    inputs = f", set={_given(shown)!r}" if _given(shown) else ""
     names = ", ".join(inputs_of(shown.name))
+    change = f"\n\nChange an input and run again: {names}." if names else ""
+    before = f"\n\nBuilds on: {', '.join(shown.builds_on)}." if shown.builds_on else ""
     cells = [
-        _text(f"# {shown.name}\n\n{shown.about}\n\nChange an input and run again: {names}."),
+        _text(f"# {shown.name}\n\n{shown.about}{before}{change}"),
         _code(f"import regard\n\nshown = regard.lesson({shown.name!r}{inputs})"),
     ]
     for number, step in enumerate(shown.steps):
-        cells.append(_text(f"## {step.title}\n\n`{step.formula}`\n\n{step.says}"))
-        cells.append(_code(f"step = shown.steps[{number}]\nprint(step.picture)\nstep.values"))
+        formula = f"\n\n$${step.latex}$$" if step.latex else f"\n\n`{step.formula}`" if step.formula else ""
+        cells.append(_text(f"## {number + 1}. {step.title}{formula}\n\n{step.intro}"))
+        if step.question is not None:
+            choices = "".join(
+                f"\n- ({letter}) {choice.text}"
+                for letter, choice in zip(step.question.letters, step.question.choices, strict=True)
+            )
+            cells.append(_text(f"**Before you run the next cells:** {step.question.text}\n{choices}"))
+            cells.append(
+                _code(f'answer = ""  # your letter\nprint(shown.steps[{number}].question.check(answer))')
+            )
+        cells.append(_code(f"shown.steps[{number}]"))
+    cells.append(_text(f"## Exercise\n\n{shown.exercise.task}"))
+    cells.append(_code("# your solution\n"))
+    cells.append(_text("A solution:"))
+    cells.append(_code(shown.exercise.solution))
     meta = {"kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"}}
-    return (
-        json.dumps(
-            {"cells": cells, "metadata": meta, "nbformat": 4, "nbformat_minor": 5},
-            indent=1,
-            ensure_ascii=False,
-        )
-        + "\n"
-    )
+    form = {
+        "cells": [{"id": f"cell-{place}", **cell} for place, cell in enumerate(cells)],
+        "metadata": meta,
+        "nbformat": 4,
+        "nbformat_minor": 5,
+    }
+    return json.dumps(form, indent=1, ensure_ascii=False) + "\n"
+
+
+def _given(shown: Lesson) -> dict[str, Any]:
+    """Return the inputs that differ from the defaults."""
+    defaults = inputs_of(shown.name)
+    return {name: value for name, value in shown.inputs.items() if value != defaults[name]}
 
 
 def _text(source: str) -> dict[str, Any]:
-    return {
-        "cell_type": "markdown",
-        "id": f"t{abs(hash_of(source)):x}"[:12],
-        "metadata": {},
-        "source": source,
-    }
+    return {"cell_type": "markdown", "metadata": {}, "source": source}
 
 
 def _code(source: str) -> dict[str, Any]:
     return {
         "cell_type": "code",
-        "id": f"c{abs(hash_of(source)):x}"[:12],
         "metadata": {},
         "execution_count": None,
         "outputs": [],
         "source": source,
     }
-
-
-def hash_of(text: str) -> int:
-    """Hash a text. The hash is the same in every process."""
-    import zlib
-
-    return zlib.crc32(text.encode())

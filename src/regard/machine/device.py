@@ -1,7 +1,9 @@
 """The device and the precision of computations."""
 
+import platform
 import time
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Literal, get_args
 
 import torch
@@ -20,6 +22,22 @@ class Machine:
 
 def best_device() -> torch.device:
     return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+
+
+def describe_machine() -> str:
+    """Name the device, the number of threads and the versions, for reports of measurements."""
+    device = torch.cuda.get_device_name() if best_device().type == "cuda" else _processor()
+    count = torch.get_num_threads()
+    threads = "1 thread" if count == 1 else f"{count} threads"
+    return f"{device}, {threads}, torch {torch.__version__}, Python {platform.python_version()}"
+
+
+def _processor() -> str:
+    """Name the processor. Linux lists it; other systems tell Python, or name the architecture only."""
+    listed = Path("/proc/cpuinfo")
+    lines = listed.read_text("utf-8", "replace").splitlines() if listed.is_file() else []
+    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    return names[0] if names else platform.processor() or platform.machine()
 
 
 def to_device(tensor: torch.Tensor, device: torch.device) -> torch.Tensor:

@@ -6,6 +6,7 @@ kept, so that the parts of a map are asked for one by one.
 Shape legend: H heads, Q rows, K columns, V vocabulary.
 """
 
+import dataclasses
 import json
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterator, Sequence
@@ -30,6 +31,7 @@ from regard.runs.run import Run
 from regard.tokens.word_groups import word_groups
 
 KEPT = 4  # records and edited models that are remembered
+BANDS = 24  # bands of rows of maps that are remembered
 TERMS = 12  # the largest terms of a prediction
 T = TypeVar("T")
 
@@ -56,7 +58,8 @@ class Readings:
 
     def __init__(self, path: Path):
         self.run = load(path)
-        self._edited, self._records, self._inputs = Recent(), Recent(2 * KEPT), Recent(2 * KEPT)
+        self._edited, self._records, self._inputs = Recent(), Recent(), Recent(2 * KEPT)
+        self._bands = Recent(BANDS)
 
     def model_under(self, edits: tuple[dict[str, Any], ...]) -> Run:
         if not edits:
@@ -80,7 +83,7 @@ class Readings:
     def record(self, question: protocol.ReadQuestion, with_edits: bool = True) -> Record:
         """Return the record of a text, with or without the edits of the question."""
         edits = question.edits if with_edits else ()
-        key = (question.text, question.target, question.words, question.top, json.dumps(edits), with_edits)
+        key = _key(question if with_edits else dataclasses.replace(question, edits=()))
 
         def make() -> Record:
             reading, run = self._reading(question), self.model_under(edits)
@@ -129,18 +132,15 @@ class Readings:
 
     def tile(self, question: protocol.TileQuestion) -> bytes:
         """Return a byte for each block of cells, row by row; cells past the end of the map are 0."""
-        site_map = self.record(question.of).map(question.site)
-        rows = _inside(question.row, question.rows, site_map.rows[-1] + 1)
-        part_HQK = site_map.tile(rows, heads=None if question.head < 0 else [question.head])
-        first = question.column - site_map.first
-        part_HQK = part_HQK[:, :, first : first + question.columns]
-        part_QK = part_HQK.mean(0)
-        block = question.block
-        if block > 1:
-            part_QK = _pooled(part_QK, -(-question.rows // block), -(-question.columns // block), block)
-        missing = (0, -(-question.columns // block) - part_QK.shape[1])
-        below = (0, -(-question.rows // block) - part_QK.shape[0])
-        return _bytes(torch.nn.functional.pad(part_QK, (*missing, *below)), site_map)
+        site_map, block = self.record(question.of).map(question.site), question.block
+        first, shift = divmod(question.column - site_map.first, block)
+        # All tiles of a band of rows are cut from the same numbers: the rows are computed once.
+        band = (_key(question.of), question.site, question.head, question.row, question.rows, block, shift)
+        band_QK = self._bands.get(band, lambda: _band(site_map, question, shift))
+        part_QK = band_QK[:, first : first + -(-question.columns // block)]
+        missing = -(-question.columns // block) - part_QK.shape[1]
+        below = -(-question.rows // block) - part_QK.shape[0]
+        return _bytes(torch.nn.functional.pad(part_QK, (0, missing, 0, below)), site_map)
 
     def mosaic(self, question: protocol.MosaicQuestion) -> bytes:
         """Return (sites, heads, size, size) bytes. Rows and columns are pooled, the largest is kept."""
@@ -277,6 +277,9 @@ def _coarse(site_map: Map, size: int) -> Tensor:
 def _pooled(part_QK: Tensor, rows: int, columns: int, block: int, across: int | None = None) -> Tensor:
     """(rows, columns): the number of the largest magnitude of each block; empty blocks are 0."""
     across = across or block
+    if float(part_QK.min()) >= 0:  # weights: the library's kernel is much faster
+        pooled = torch.nn.functional.max_pool2d(part_QK[None], (block, across), ceil_mode=True)[0]
+        return torch.nn.functional.pad(pooled, (0, columns - pooled.shape[1], 0, rows - pooled.shape[0]))
     padded = torch.nn.functional.pad(
         part_QK, (0, columns * across - part_QK.shape[1], 0, rows * block - part_QK.shape[0])
     )
@@ -294,6 +297,20 @@ def _bytes(part_QK: Tensor, site_map: Map) -> bytes:
     else:
         levels = part_QK / (float(site_map.numbers.abs().max()) or 1.0) * 127 + 128
     return levels.round().clamp(0, 255).byte().numpy().tobytes()
+
+
+def _key(question: protocol.ReadQuestion) -> Hashable:
+    edits = json.dumps(question.edits)
+    return question.text, question.target, question.words, question.top, edits
+
+
+def _band(site_map: Map, question: protocol.TileQuestion, shift: int) -> Tensor:
+    """(rows, columns) in blocks: some rows of a head, or of the mean of all heads, with all columns."""
+    rows = _inside(question.row, question.rows, site_map.rows[-1] + 1)
+    part_HQK = site_map.tile(rows, heads=None if question.head < 0 else [question.head])
+    part_QK = part_HQK.mean(0)[:, shift:]
+    block, (height, width) = question.block, part_QK.shape
+    return part_QK if block == 1 else _pooled(part_QK, -(-height // block), -(-width // block), block)
 
 
 def _inside(first: int, count: int, end: int) -> list[int]:

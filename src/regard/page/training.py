@@ -34,9 +34,9 @@ class Training:
         if self._process is not None or not self.on:
             return
         self._began = time.monotonic()
-        options = ["--minutes", str(SECONDS / 60), "--evaluate-every", "50", "--out", str(self._out)]
+        options = ["--minutes", str(SECONDS / 60), "--evaluate-every", "25", "--out", str(self._out)]
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "regard", "train", "transformer", "--tokens", "word", *options],
+            [sys.executable, "-m", "regard", "train", "transformer", *options],
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,
             start_new_session=True,  # Ctrl-C reaches the lab, which then stops the training in its own way

@@ -3,12 +3,16 @@
 In Spanish, adjectives stand behind nouns, and object pronouns before verbs. Subject pronouns are dropped: the
 verb's ending carries them, and they are aligned with the verb. People as objects take "a", which no English
 word is aligned with. Every sentence has one translation.
+
+Half of the sentences join clauses: "and", "but", "because" and "when" join two or three, and "that" follows
+a verb of knowing. They need no new nouns or verbs, but one vector cannot hold them.
 """
 
 import random
 from dataclasses import dataclass, field
 
 SENTENCES = 5000
+SIMPLE = 2500  # sentences of one clause; they come first
 PERSONS = ("I", "you", "he", "she", "we", "they")
 OBJECTS = {  # English: Spanish clitic
     "me": "me",
@@ -91,6 +95,9 @@ ADVERBS = {  # English words: Spanish words, and the links between them
     "very well": ("muy bien", ((0, 0), (1, 1))),
 }
 
+JOINTS = {"and": "y", "but": "pero", "because": "porque", "when": "cuando"}
+KNOWING = (("see", "sees"), ("find", "finds"), ("remember", "remembers"))  # verbs that take "that"
+
 
 @dataclass(frozen=True)
 class Pair:
@@ -136,7 +143,9 @@ class Phrase:
     noun: str
 
     def english(self) -> str:
-        return " ".join(word for word in (self.determiner, self.adjective, self.noun) if word)
+        words = [word for word in (self.adjective, self.noun) if word]
+        vowel = self.determiner == "a" and words[0][0] in "aeiou"
+        return " ".join(["an" if vowel else self.determiner, *words])
 
     def add_spanish(self, pair: PairBuilder, places: list[int], as_object: bool) -> None:
         noun, feminine, person = NOUNS[self.noun]
@@ -199,8 +208,25 @@ def description(phrase: Phrase, adjective: str) -> Pair:
     return pair.pair()
 
 
+def join(first: Pair, joint: str, second: Pair) -> Pair:
+    """Join two clauses: `I see the dog because we ran`, `Veo el perro porque corrimos`."""
+    pair = PairBuilder(first.source.split(), first.target.split(), set(first.alignment))
+    pair.link(pair.english(joint), pair.spanish("que" if joint == "that" else JOINTS[joint]))
+    sources, targets = pair.english(_inside(second.source)), pair.spanish(_inside(second.target))
+    pair.links |= {(sources[i], targets[j]) for i, j in second.alignment}
+    return pair.pair()
+
+
+def _inside(clause: str) -> str:
+    """Write a clause as it stands inside a sentence: only "I" keeps its capital."""
+    return clause if clause.split()[0] == "I" else clause[0].lower() + clause[1:]
+
+
 def english_spanish(count: int = SENTENCES, seed: int = 7) -> list[Pair]:
-    """Make `count` different sentence pairs. The first two are the lecture's examples."""
+    """Make `count` different sentence pairs: simple ones, then joined ones.
+
+    The first two are the lecture's examples.
+    """
     generator = random.Random(seed)
     pairs = [
         sentence("I", ("love", "loves"), "you", "a lot"),
@@ -208,27 +234,46 @@ def english_spanish(count: int = SENTENCES, seed: int = 7) -> list[Pair]:
     ]
     sources = {pair.source for pair in pairs}
     while len(pairs) < count:
-        pair = _random_pair(generator)
+        pair = _clause(generator) if len(pairs) < SIMPLE else _joined(generator)
         if pair.source not in sources:
             sources.add(pair.source)
             pairs.append(pair)
     return pairs
 
 
-def _random_pair(generator: random.Random) -> Pair:
-    def phrase() -> Phrase:
-        adjective = generator.choice([None, *ADJECTIVES]) if generator.random() < 0.6 else None
-        return Phrase(generator.choice(list(DETERMINERS)), adjective, generator.choice(list(NOUNS)))
+def _joined(generator: random.Random) -> Pair:
+    """Make two or three clauses, of which one may begin with "that"."""
+    pair = _knowing(generator) if generator.random() < 0.4 else _clause(generator)
+    for _ in range(generator.choice((1, 2))):
+        follows = _knowing(generator) if generator.random() < 0.2 else _clause(generator)
+        pair = join(pair, generator.choice(list(JOINTS)), follows)
+    return pair
 
-    subject: str | Phrase = generator.choice(PERSONS) if generator.random() < 0.4 else phrase()
+
+def _knowing(generator: random.Random) -> Pair:
+    """Make a clause such as `We see that the dog ran`."""
+    return join(sentence(_subject(generator), generator.choice(KNOWING)), "that", _clause(generator))
+
+
+def _subject(generator: random.Random) -> str | Phrase:
+    return generator.choice(PERSONS) if generator.random() < 0.4 else _phrase(generator)
+
+
+def _phrase(generator: random.Random) -> Phrase:
+    adjective = generator.choice([None, *ADJECTIVES]) if generator.random() < 0.6 else None
+    return Phrase(generator.choice(list(DETERMINERS)), adjective, generator.choice(list(NOUNS)))
+
+
+def _clause(generator: random.Random) -> Pair:
+    subject = _subject(generator)
     adverb = generator.choice(list(ADVERBS)) if generator.random() < 0.5 else None
     draw = generator.random()
     if draw < 0.2:
         return sentence(subject, generator.choice(list(INTRANSITIVE)), adverb=adverb)
     if draw < 0.3:
-        return description(phrase(), generator.choice(list(ADJECTIVES)))
+        return description(_phrase(generator), generator.choice(list(ADJECTIVES)))
     verb = generator.choice(list(TRANSITIVE))
     if draw < 0.5:
         objects = [word for word in OBJECTS if not isinstance(subject, str) or word not in REFLEXIVE[subject]]
         return sentence(subject, verb, generator.choice(objects), adverb)
-    return sentence(subject, verb, phrase(), adverb)
+    return sentence(subject, verb, _phrase(generator), adverb)

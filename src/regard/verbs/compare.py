@@ -6,6 +6,7 @@ import math
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
+from datetime import datetime
 from html import escape
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from typing import Any
 from regard.boundary import parse_json
 from regard.errors import Busy, Interrupted, MachineError, UserError
 from regard.machine import streams
+from regard.machine.device import describe_machine
 from regard.machine.disk import (
     LOCK,
     lock_folder,
@@ -28,6 +30,7 @@ from regard.runs.derived import to_best_device
 from regard.runs.formats import load
 from regard.runs.formats.folder import CONFIG, TRAINING, check_free
 from regard.tables import Table, TableRows, harmless, html_table
+from regard.text.builtin import BUILT_IN
 from regard.text.documents import Document
 from regard.text.files import read
 from regard.tokens.choose import Kind
@@ -36,6 +39,7 @@ from regard.training.options import TrainingOptions, with_defaults
 from regard.training.task import Listener, ignore_reports
 from regard.verbs.arguments import Files, Names
 from regard.verbs.compare_plan import (
+    MINUTES,
     TEXTS,
     Families,
     Family,
@@ -45,7 +49,7 @@ from regard.verbs.compare_plan import (
     text_files,
     write_parts,
 )
-from regard.verbs.compare_report import REPORT, for_people, print_table, write_report
+from regard.verbs.compare_report import REPORT, conditions, for_people, print_table, write_report
 from regard.verbs.parsing import parse
 from regard.verbs.printing import print_json, show
 from regard.verbs.train import Trained, train
@@ -102,24 +106,24 @@ def compare(
     listener: Listener = ignore_reports,
     finished: Finished = lambda result: None,
 ) -> Comparison:
-    """Train families on one text under one budget each, and measure them on a tenth of it that none has seen.
+    """Train families on one text under equal budgets, and measure them on text that no training has read.
 
-    A tenth of the text is held out for the table, a tenth of the rest for validation.
+    A tenth of the text is held out for the measurement, and a tenth of the rest for validation.
 
     >>> regard.compare(text="my.txt", families=["ngram", "lstm"], minutes=1).table()  # doctest: +SKIP
 
     Args:
         text: The text: files, folders, globs, or - for standard input. Without it, the built-in text.
         families: The families, separated by spaces or commas (all). Tokens may follow a name: ngram:word.
-        tokens: What a token is.
-        document: Where a document ends.
-        minutes: Training time of each (0.3).
-        tokens_each: Training tokens of each, instead of a time.
-        seeds: Trainings of each family; the table then has intervals.
+        tokens: The kind of tokens: characters, words, bytes or subwords.
+        document: The unit of text that is a document. A context never crosses the end of a document.
+        minutes: The training time of each family (0.3).
+        tokens_each: The number of training tokens of each family, instead of a time.
+        seeds: The number of trainings of each family. With 2 or more, the table has intervals.
         out: The folder for runs, report.html, report.md and results.json.
-        resume: Finish the comparison in --out, which was stopped, with the text and options it began with.
-        listener: Called with a report of the present training a few times a second.
-        finished: Called with the result of each training.
+        resume: Finish the stopped comparison in `out`, with its own text and options.
+        listener: A function that is called with a report of the training a few times a second.
+        finished: A function that is called with the result of each training.
     """
     out = Path(out)
     if resume:
@@ -132,6 +136,9 @@ def compare(
         minutes=minutes,
         tokens_each=tokens_each,
         seeds=seeds,
+        sources=tuple(map(str, [text] if isinstance(text, str | Path) else text)) or (BUILT_IN,),
+        began=datetime.now().astimezone().isoformat(" ", "minutes"),
+        machine=describe_machine(),
     )
     classes = plan.classes(family_class)
     check_free(out)
@@ -207,7 +214,7 @@ def _carry_out(
     comparison = Comparison(out, results, told, ladders(columns))
     write_json(comparison.to_json(), out / RESULTS)
     try:
-        write_report(out, comparison.table(), told, results, comparison.ladders, asdict(plan))
+        write_report(out, comparison.table(), told, results, comparison.ladders, conditions(plan, results))
     except MachineError as error:
         again = f"the figures are in {out / RESULTS}; draw again with: regard compare --out {out} --resume"
         raise MachineError(f"{error}; {again}") from None
@@ -248,7 +255,7 @@ def _budget(family: Family, plan: Plan) -> dict[str, Any]:
     if family.learns != "descent":
         return {}
     if plan.tokens_each is None:
-        return {"minutes": 0.3 if plan.minutes is None else plan.minutes, "evaluate_every": 100}
+        return {"minutes": MINUTES if plan.minutes is None else plan.minutes, "evaluate_every": 100}
     training = with_defaults(TrainingOptions, family.training_defaults)()
     length = family.Config().context if family.bounded else training.segment
     return {"steps": math.ceil(plan.tokens_each / (training.batch * length)), "evaluate_every": 100}

@@ -18,6 +18,7 @@ from regard.text.files import Source, hold_out_files, read
 from regard.tokens.choose import Kind
 from regard.verbs.arguments import Files
 
+MINUTES = 0.3  # the training time of a family, unless another budget is given
 TEXTS = "text"  # the folder of the texts
 Family = type[Model]
 Families = Mapping[str, Family]  # the class of each family, by its name in the table
@@ -33,9 +34,12 @@ class Plan:
     minutes: float | None
     tokens_each: int | None
     seeds: int
-    texts: dict[str, str] = dataclasses.field(
-        default_factory=dict
-    )  # the hash of each file of the comparison's text
+    # The hash of each file of the comparison's text.
+    texts: dict[str, str] = dataclasses.field(default_factory=dict)
+    # For the report: the names of the given texts, the beginning of the comparison, and the machine.
+    sources: tuple[str, ...] = ()
+    began: str = ""
+    machine: str = ""
 
     def __post_init__(self) -> None:
         if self.minutes is not None and self.tokens_each is not None:

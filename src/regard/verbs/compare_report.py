@@ -9,7 +9,9 @@ from regard.machine.disk import write_atomically
 from regard.probabilities.ladder import Ladder
 from regard.probabilities.ranking import Result
 from regard.tables import harmless
+from regard.verbs.compare_plan import MINUTES, Plan
 
+DOCUMENTS = {"file": "file", "line": "line", "blank": "part between blank lines"}
 REPORT = ("report.md", "ladder.tsv", "comparison.svg", "report.html")
 
 
@@ -27,19 +29,36 @@ def for_people(row: dict[str, Any]) -> dict[str, str]:
     }
 
 
+def conditions(plan: Plan, results: list[Result]) -> dict[str, str]:
+    """Return the conditions under which the figures hold, by name."""
+    measure = results[0].measure
+    tokens = f"{plan.tokens_each:,} training tokens" if plan.tokens_each is not None else None
+    budget = f"{tokens or f'{plan.minutes or MINUTES:g} minutes'} each"
+    seeds = "one seed" if plan.seeds == 1 else f"{plan.seeds} seeds"
+    return {
+        "Text": f"{', '.join(map(harmless, plan.sources))}; measured on {measure.bytes:,} bytes of it",
+        "Tokens": f"{plan.tokens}; a document is a {DOCUMENTS[plan.document]}",
+        "Budget": f"{budget}, {seeds}",
+        "Machine": harmless(plan.machine),
+        "Date": harmless(plan.began),
+    }
+
+
 def write_report(
     out: Path,
     table: list[dict[str, Any]],
     notes: list[str],
     results: list[Result],
     ladders: list[Ladder],
-    plan: dict[str, Any],
+    facts: dict[str, str],
 ) -> None:
     """Draw and write everything but results.json, which is written before: drawings can be made again."""
     shown = [for_people(row) for row in table]
     lines = ["| " + " | ".join(shown[0]) + " |", "|" + " --- |" * len(shown[0])]
     lines += ["| " + " | ".join(row.values()) + " |" for row in shown]
-    write_atomically(out / "report.md", "\n".join(["# Comparison", "", *lines, "", *notes, ""]).encode())
+    listed = [f"- {name}: {fact}" for name, fact in facts.items()]
+    report = ["# Comparison", "", *listed, "", *lines, "", *notes, ""]
+    write_atomically(out / "report.md", "\n".join(report).encode())
     for number, ladder in enumerate(ladders, 1):
         ladder.write(out / ("ladder.tsv" if number == 1 else f"ladder-{number}.tsv"))
     bars = charts.bars([row for row in table if row["rank"] is not None])
@@ -50,7 +69,8 @@ def write_report(
         ladder.passage() for ladder in ladders if len(ladder.names) > 1
     ]  # one model alone is compared with nobody
     passages = [(ladder.tokens, ladder.names, ladder.nll_NM.tolist()) for ladder in several]
-    write_atomically(out / "report.html", charts.page("Comparison", parts, shown, notes, passages).encode())
+    page = charts.page("Comparison", facts, parts, shown, notes, passages)
+    write_atomically(out / "report.html", page.encode())
 
 
 def print_table(rows: list[dict[str, str]]) -> None:

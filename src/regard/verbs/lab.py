@@ -91,7 +91,7 @@ def _serve(lab: Lab, listening: socket.socket, token: str, opened: Callable[[], 
     host, port = listening.getsockname()[:2]
     guarded = Guard(lab.app(), token, port, {host, socket.gethostname()})
     config = uvicorn.Config(
-        guarded, log_level="error", access_log=False, lifespan="off", timeout_graceful_shutdown=2
+        guarded, log_level="critical", access_log=False, lifespan="off", timeout_graceful_shutdown=2
     )
     listening.listen(128)  # the browser can connect from here on
     opened()

@@ -1,0 +1,111 @@
+"""Make the pictures of docs/lab/ from trained runs.
+
+regard train transformer --steps 300 --out runs/transformer
+regard train ngram --out runs/ngram
+regard train lstm --steps 300 --out runs/lstm
+regard train recurrent-translator --steps 300 --out runs/translator
+python bench/lab_pictures.py runs
+"""
+
+import argparse
+import io
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+from PIL import Image
+from playwright.sync_api import sync_playwright
+
+PICTURES = Path(__file__).parent.parent / "docs" / "lab"
+TEXT = "The value of the object is the name of the class"
+SLIDERS = ".track[role=slider]"
+
+
+def set_weight(page: Any, bar: int, value: str) -> None:
+    page.wait_for_selector(SLIDERS)
+    page.locator(".weights input.number").nth(bar).fill(value)
+    page.keyboard.press("Enter")
+    page.wait_for_selector(".compared .moved")
+
+
+def attention(page: Any) -> None:
+    set_weight(page, 5, "0.8")
+
+
+def translation(page: Any) -> None:
+    page.wait_for_selector(SLIDERS)
+    page.locator(".from .word").nth(1).click()
+    page.wait_for_timeout(500)
+    set_weight(page, 3, "0.9")
+
+
+def reading(page: Any) -> None:
+    page.wait_for_selector(".ladder tbody tr")
+    page.hover('.tokens [data-place="5"]')
+
+
+def writing(page: Any) -> None:
+    page.click(".toolbar .primary")
+    page.wait_for_selector(".toolbar .quiet")
+    page.locator('.tokens [data-place="3"]').click()
+
+
+def plain(page: Any) -> None:
+    page.wait_for_timeout(500)
+
+
+VIEWS = {
+    "reading": ("#read?run=transformer&run=ngram&run=lstm", 1280, 900, False, reading),
+    "attention": ("#attend?run=transformer&site=layer1.attention&head=1", 1280, 860, False, attention),
+    "map": ("#attend?run=transformer&form=map&site=layer1.attention&head=1", 1280, 860, True, plain),
+    "heads": ("#attend?run=transformer&form=mosaic", 1280, 640, False, plain),
+    "translation": (
+        "#attend?run=translator&text=" + quote("The tall cat sees you"),
+        1280,
+        860,
+        False,
+        translation,
+    ),
+    "orders": ("#attend?run=ngram", 1280, 760, False, plain),
+    "gates": ("#attend?run=lstm&head=1", 1280, 760, False, plain),
+    "writing": ("#write?run=transformer", 1280, 860, True, writing),
+    "narrow": ("#attend?run=transformer&site=layer1.attention&head=1", 360, 860, False, attention),
+}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("runs")
+    command = [sys.executable, "-m", "regard", "lab", parser.parse_args().runs, "--no-browser"]
+    lab = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    assert lab.stdout is not None
+    address = lab.stdout.readline().strip()
+    PICTURES.mkdir(exist_ok=True)
+    try:
+        with sync_playwright() as playwright:
+            browser = playwright.chromium.launch(
+                executable_path=shutil.which("chromium"), args=["--no-sandbox"]
+            )
+            for name, (link, width, height, dark, act) in VIEWS.items():
+                context = browser.new_context(
+                    viewport={"width": width, "height": height}, color_scheme="dark" if dark else "light"
+                )
+                page = context.new_page()
+                page.add_init_script("localStorage.setItem('regard-lab-hints', 'seen')")
+                page.goto(address + (link if "text=" in link else f"{link}&text={quote(TEXT)}"))
+                act(page)
+                page.wait_for_timeout(1200)
+                shot = Image.open(io.BytesIO(page.screenshot())).convert("RGB").quantize(128)
+                shot.save(PICTURES / f"{name}.png", optimize=True)
+                context.close()
+            browser.close()
+    finally:
+        lab.terminate()
+        lab.wait()
+
+
+if __name__ == "__main__":
+    main()

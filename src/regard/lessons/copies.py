@@ -1,0 +1,176 @@
+"""The lesson about copying: a softmax over the vocabulary mixed with a pointer to earlier words.
+
+Shape legend: T positions, V vocabulary.
+"""
+
+import torch
+
+from regard.errors import UserError
+from regard.lessons.attention import as_row, weights_of
+from regard.lessons.drawing import Bars, Grid
+from regard.lessons.lesson import Step, numbers
+from regard.lessons.question import ask
+from regard.lessons.shipped import ids_of, likeliest, shipped, watched
+from regard.models.predictions import CopyPrediction, SoftmaxPrediction
+from regard.parts.attention import softmax_with_extra, weigh
+from regard.parts.masks import everything
+from regard.parts.scores import Dot
+from regard.text.stories import lines, names
+from regard.tokens.choose import TokenOptions, train_tokenizer
+
+TEXT = "Fed Chair Janet Yellen raised rates . Ms."
+STORY = "Ms. Green knew Mr. Smith . then Mr."
+
+
+def copying(
+    text: str = TEXT, word: str = "Yellen", match: float = 4.0, sentinel: float = 2.0, story: str = STORY
+) -> list[Step]:
+    """The word after "Ms.": a softmax that never saw the name, a pointer to it, their average, and a gate."""
+    words = text.split()
+    if word not in words:
+        raise UserError(f"{word!r} is not in the text, so it cannot be copied; choose a word of the text")
+    tokenizer, _ = train_tokenizer([text], TokenOptions(tokens="word"))
+    ids = torch.tensor([tokenizer.prompt(text)])
+    (token,) = tokenizer.prompt(word)
+    size, places = tokenizer.size, torch.arange(len(words))[None]
+    vocabulary = SoftmaxPrediction(
+        torch.zeros(1, 1, 1, dtype=torch.float64),
+        torch.zeros(size, 1, dtype=torch.float64),
+        torch.zeros(size, dtype=torch.float64),
+    )
+    scores_1T = torch.tensor([[match if other == word else 0.0 for other in words]], dtype=torch.float64)
+    keys = torch.eye(len(words), dtype=torch.float64)
+    pointer_1T = weights_of(scores_1T, keys)
+    extra = softmax_with_extra(as_row(((sentinel,),)))
+    gated = weigh(as_row(scores_1T), as_row(keys), score=Dot(), mask=everything, normalise=extra)[0]
+    average = CopyPrediction(vocabulary, pointer_1T[None] / 2, ids, places, size)
+    gate = CopyPrediction(vocabulary, gated[:, :, :-1], ids, places, size)
+    chances = {
+        name: float(prediction.log_probs()[0, 0, token].exp())
+        for name, prediction in (("softmax", vocabulary), ("average", average), ("gated", gate))
+    }
+    kept = float(gate.rest_BT[0, 0])
+    return [
+        _softmax(words, size, chances["softmax"]),
+        _pointer(words, word, match, numbers(pointer_1T)),
+        _average(word, chances, float(average.log_probs().exp().sum())),
+        _gate(word, chances, kept, float(gate.log_probs().exp().sum()), (match, sentinel)),
+        _trained(story),
+        _unseen(word),
+    ]
+
+
+def _average(word: str, chances: dict[str, float], total: float) -> Step:
+    return Step(
+        "Their average",
+        "1/2 P_vocabulary(w) + 1/2 sum of a_j where w_j = w",
+        f"P({word}) rises from {chances['softmax']:.3f} to {chances['average']:.3f}. Words that are not "
+        "in the text lose half of their probability.",
+        {"average": chances["average"], "sum": total},
+        latex=r"\frac{1}{2} P_V(w) + \frac{1}{2} \sum_{j:\, w_j = w} a_j",
+        intro="The simplest mixture trusts both equally.",
+        question=ask(
+            f"What is P({word}) in the average?",
+            (f"{chances['average']:.3f}", "Half of the softmax's probability and half of the pointer's."),
+            (f"{chances['softmax']:.3f}", "That is the softmax alone."),
+            (f"{2 * chances['average'] - chances['softmax']:.3f}", "That is the pointer alone."),
+        ),
+    )
+
+
+def _gate(
+    word: str, chances: dict[str, float], kept: float, total: float, scores: tuple[float, float]
+) -> Step:
+    match, sentinel = scores
+    return Step(
+        "A gate",
+        "a sentinel is part of the same softmax; its weight g goes to the vocabulary",
+        f"The gate leaves {kept:.3f} to the vocabulary, so P({word}) = {chances['gated']:.3f}. A match of "
+        f"{match:g} is {'more' if match > sentinel else 'not more'} than the sentinel's {sentinel:g}: the "
+        f"model {'trusts the pointer' if kept < 0.5 else 'trusts the vocabulary'}.",
+        {"gate": kept, "gated": chances["gated"], "sum of gated": total},
+        Bars([kept, 1 - kept], ["vocabulary", "pointer"], "who is trusted"),
+        latex=r"[a; g] = \mathrm{softmax}([s; s_\circ]), \quad P(w) = g\, P_V(w) + \sum_{j:\, w_j = w} "
+        r"a_j",
+        intro="The model learns when to trust which. A sentinel competes with the words for the "
+        "pointer's weight.",
+    )
+
+
+def _softmax(words: list[str], size: int, chance: float) -> Step:
+    return Step(
+        "The softmax",
+        "P_vocabulary(w)",
+        f"All {size} tokens have the same probability, {chance:.3f}: a name that occurs once teaches the "
+        "softmax nothing.",
+        {"softmax": chance},
+        latex=r"P_V(w)",
+        intro=f"'{' '.join(words)} ___'. The model has not been trained, so its softmax is uniform over "
+        f"{size} tokens: the words, the end of a line, and a token for unknown words.",
+    )
+
+
+def _pointer(words: list[str], word: str, match: float, pointer_1T: list[list[float]]) -> Step:
+    share = max(pointer_1T[0])
+    return Step(
+        "The pointer",
+        "a_j = softmax of the scores; the words at j",
+        f"{word!r} has {share:.3f} of the weight.",
+        {"pointer": pointer_1T[0]},
+        Grid(pointer_1T, ["a"], words),
+        latex=r"a_j = \mathrm{softmax}_j(s_j)",
+        intro=f"Attention over the earlier words is a distribution, too. {word!r} has a score of {match:g}, "
+        "the others 0.",
+        question=ask(
+            f"How much of the weight is on {word!r}?",
+            (f"{share:.3f}", f"e^{match:g} / (e^{match:g} + {len(words) - 1})."),
+            (f"{1 / len(words):.3f}", "That would be uniform attention."),
+            ("1.000", "A softmax leaves something to every word."),
+        ),
+    )
+
+
+def _trained(story: str) -> Step:
+    """A small attentive model with a pointer sentinel, trained for seconds."""
+    run = shipped("copying")
+    words = story.split()
+    prediction, look = watched(run, ids_of(run, story), "attention")
+    weights = numbers(look.maps["attention"]()[0, 0, -1])
+    *pointed, gate = weights
+    best = likeliest(run, prediction, 3)
+    looked = max(range(len(words)), key=lambda place: pointed[place + 1])
+    return Step(
+        "A trained model",
+        "LSTM, attention with a gate, one layer of width 16",
+        f"After '{story}' the likeliest word is '{best[0][0]}' ({best[0][1]:.3f}). The pointer looks most "
+        f"at '{words[looked]}' ({pointed[looked + 1]:.3f}), and {gate:.3f} goes to the vocabulary.",
+        {"likeliest": dict(best), "weights": weights},
+        Grid([weights], ["a"], ["<s>", *words, "vocab."]),
+        latex=r"[a; g] = \mathrm{softmax}([s; s_\circ])",
+        intro=f"Trained on stories such as '{lines(names, 1, 3)[0]}'. The last name is one of two, and the "
+        "title says which. Which stories it knows: bench/lesson_runs.py.",
+    )
+
+
+def _unseen(word: str) -> Step:
+    """A name that training never saw, in words and in subwords."""
+    text = ["\n".join(lines(names, 400, seed=1))]
+    by_word, _ = train_tokenizer(text, TokenOptions(tokens="word", document="line"))
+    pieces, _ = train_tokenizer(text, TokenOptions(tokens="bpe", document="line", bpe_size=300))
+    (as_word, *_), as_pieces = by_word.prompt(word), pieces.prompt(word)
+    split = [pieces.name(token) for token in as_pieces]
+    unknown = as_word == by_word.unknown
+    return Step(
+        "A name that training never saw",
+        "Yellen = Y + ell + en",
+        (
+            f"As a word, {word!r} is unknown to the stories' vocabulary: a pointer could only copy <unk>. "
+            if unknown
+            else f"{word!r} is a word of the stories. "
+        )
+        + f"As subwords it is {' + '.join(split)}, {len(split)} tokens that all occur in training, and a "
+        "pointer copies them one after the other. So names that training never saw can be copied, because "
+        "they are made of subwords.",
+        {"unknown as a word": int(unknown), "subwords": len(split)},
+        intro="A vocabulary of words, and one of byte pairs, from 400 stories.",
+    )

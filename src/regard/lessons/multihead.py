@@ -1,0 +1,148 @@
+"""The lesson about several heads.
+
+Shape legend: B rows, H heads, T positions, E head width.
+"""
+
+import torch
+from torch import Tensor
+
+from regard.inside.head_scores import head_report
+from regard.lessons.drawing import Bars, Grid
+from regard.lessons.lesson import Step, listed, numbers
+from regard.lessons.question import ask
+from regard.lessons.shipped import ids_of, likeliest, shipped, watched
+from regard.models.transformer import Transformer
+from regard.parts.look import Look, Place
+from regard.runs.run import Run
+from regard.text.files import Source
+from regard.text.stories import lines, names
+
+STORY = "Ms. Green knew Mr. Smith . then Mr."
+CLAIMED = ("previous token", "induction", "same token", "delimiter or sink", "position")
+
+
+def heads(story: str = STORY) -> list[Step]:
+    """Several heads look at several places at once. What each does is a claim to test."""
+    run = shipped("heads")
+    ids_1T, words = ids_of(run, story), ["<s>", *story.split()]
+    prediction, look = watched(run, ids_1T, "layer*.attention", "layer*.heads", "layer*.attended")
+    best = likeliest(run, prediction, 3)
+    config = run.language_model.config
+    assert isinstance(config, Transformer.Config)
+    rows = {
+        f"layer {layer} head {head}": numbers(look.maps[f"layer{layer}.attention"]()[0, head, -1])
+        for layer in range(config.layers)
+        for head in range(config.heads)
+    }
+    looked = {name: words[row.index(max(row))] for name, row in rows.items()}
+    return [
+        _shapes(config, look, words),
+        Step(
+            "Where each head looks",
+            "the row of the last word",
+            f"The model predicts '{best[0][0]}' ({best[0][1]:.3f}). At '{words[-1]}' its heads look most "
+            f"at {listed([f'{word!r} ({name})' for name, word in looked.items()])}.",
+            {"likeliest": dict(best), "rows": list(rows.values())},
+            Grid(list(rows.values()), list(rows), words, "weights of the last word", 2),
+            latex=r"\mathrm{softmax}\left(\frac{q_t K^\top}{\sqrt{d_k}}\right)",
+            intro=f"A Transformer of {config.layers} layers and {config.heads} heads, trained on stories "
+            f"such as '{lines(names, 1, 3)[0]}'. The text is '{story}'.",
+        ),
+        _without_each(run, ids_1T, best[0], list(rows)),
+        _claims(run),
+    ]
+
+
+def _shapes(config: Transformer.Config, look: Look, words: list[str]) -> Step:
+    maps = list(look.maps["layer0.attention"]().shape[1:])
+    mixed, projected = (list(look.values[f"layer0.{part}"].shape[1:]) for part in ("heads", "attended"))
+    return Step(
+        "Split, attend, join, project",
+        "head_h = softmax(Q_h K_h^T / sqrt(d_k)) V_h;  [head_1; ...; head_H] W",
+        f"{maps[0]} maps of {maps[1]} x {maps[2]} weights, {mixed[0]} outputs of width {mixed[2]}; joined "
+        f"and projected they are {projected[1]} wide again.",
+        {"maps": maps, "mixed": mixed, "projected": projected},
+        latex=r"\mathrm{head}_h = \mathrm{softmax}\left(\frac{Q_h K_h^\top}{\sqrt{d_k}}\right) V_h, \qquad "
+        r"[\mathrm{head}_1; \ldots; \mathrm{head}_H]\, W",
+        intro=f"Each of the {config.heads} heads has its own queries, keys and values of width "
+        f"{config.width // config.heads}. {len(words)} tokens are read.",
+        question=ask(
+            f"How wide is each of the {config.heads} heads at width {config.width}?",
+            (
+                str(config.width // config.heads),
+                "The width is divided among the heads, so they cost as much as one wide head.",
+            ),
+            (str(config.width), "Then joining them would make the vectors wider."),
+        ),
+    )
+
+
+def _without_each(run: Run, ids_1T: Tensor, best: tuple[str, float], heads: list[str]) -> Step:
+    """Set the output of one head to zero, and predict again."""
+    word, whole = best
+    (token,) = run.tokenizer.prompt(word)
+    chances = {}
+    for name in heads:
+        _, layer, _, head = name.split()
+
+        def silence(mixed_BHTE: Tensor, place: Place, head: int = int(head)) -> Tensor:
+            changed = mixed_BHTE.clone()
+            changed[:, head] = 0
+            return changed
+
+        with torch.no_grad():
+            look = Look([], {f"layer{layer}.heads": silence})
+            prediction, _ = run.language_model.read_from_start(ids_1T, look=look)
+        chances[name] = float(prediction.log_probs().detach()[0, -1, token].exp())
+    needed = min(chances, key=lambda name: chances[name])
+    spare = max(chances, key=lambda name: chances[name])
+    return Step(
+        "Without each head",
+        f"P({word}) after the output of one head is set to 0",
+        f"Without {needed}, P({word}) falls from {whole:.3f} to {chances[needed]:.3f}; without {spare} it "
+        f"is {chances[spare]:.3f}. Not every head is needed for this prediction.",
+        {"whole": whole} | chances,
+        Bars(
+            [whole, *chances.values()], ["all heads", *(f"without {name}" for name in chances)], f"P({word})"
+        ),
+        latex=r"\mathrm{head}_h \leftarrow 0",
+        intro="A way to ask what a head does: take it away.",
+        question=ask(
+            "Does every head matter for this word?",
+            ("no", f"Without {spare} the probability is {chances[spare]:.3f}.")
+            if chances[spare] > 0.5 * whole
+            else ("yes", "Every head that is taken away at least halves the probability."),
+            ("yes", f"Without {spare} the probability is {chances[spare]:.3f}.")
+            if chances[spare] > 0.5 * whole
+            else ("no", "Every head that is taken away at least halves the probability."),
+        ),
+    )
+
+
+def _claims(run: Run) -> Step:
+    """Test whether heads specialise, with the scores of `regard heads`."""
+    text = Source("stories", "\n".join(lines(names, 50, seed=3)), 0)
+    rows = head_report(run, [text]).rows()
+    labels = [row["label"] for row in rows if row["label"]]
+    scores = [[float(row.get(kind) or 0.0) for kind in CLAIMED] for row in rows]
+    said = (
+        f"{len(labels)} of {len(rows)} heads get a label ({', '.join(labels)})"
+        if labels
+        else "No head gets a label"
+    )
+    return Step(
+        "Do heads specialise?",
+        "a label needs a score halfway from chance to 1",
+        f"{said}: in theory heads specialise, and in practice it is hard to say what one does. Clear "
+        "specialists need longer training and more text: try `regard heads` on a run of your own.",
+        {"labelled": len(labels), "heads": len(rows), "scores": scores},
+        Grid(
+            scores,
+            [f"{row['site'].split('.')[0]} {row['head']}" for row in rows],
+            ["previous", "induction", "same", "sink", "position"],
+            "shares of weight",
+            2,
+        ),
+        intro="Lectures say that heads specialise: on near words, on nouns, on names. `regard heads` tests "
+        "the claim on random sequences and on text.",
+    )
