@@ -18,6 +18,7 @@ from regard.inside.record import Map, Record, checked
 from regard.models.contract import LanguageModel, Parts, Prediction, State
 from regard.models.model import Model
 from regard.parts.look import Look, Site, Weights
+from regard.probabilities.measures import check_log_probs
 from regard.tokens.contract import Tokenizer
 
 ALL_ROWS = 512  # for a longer text only the last row is computed, unless rows are named
@@ -237,6 +238,7 @@ class _Told:
     ) -> None:
         """Add the positions from `start` to `stop`, and the figures of the token after each position."""
         log_probs_TV = prediction.log_probs()[0].cpu()
+        check_log_probs(log_probs_TV)
         best = log_probs_TV.exp().topk(min(top, log_probs_TV.shape[1]), 1)
         for indices, values in zip(best.indices.tolist(), best.values.tolist(), strict=True):
             self.likeliest.append(

@@ -19,6 +19,7 @@ from regard.inside.observe import Reading
 from regard.inside.residual_stream import single_token
 from regard.models.contract import LanguageModel, State
 from regard.parts.look import Look, Side
+from regard.probabilities.measures import check_log_probs
 from regard.tokens.contract import Tokenizer
 
 
@@ -88,7 +89,9 @@ class Subject:
     def log_prob(self) -> float:
         """The log-probability of the word after the whole text."""
         with torch.no_grad():
-            return float(self.log_probs()[0, self.target])
+            log_prob = self.log_probs()[0, self.target]
+        check_log_probs(log_prob)
+        return float(log_prob)
 
     def _last(self, tokens_WT: Tensor) -> Tensor:
         return torch.full_like(tokens_WT[:, :1], tokens_WT.shape[1] - 1)

@@ -38,6 +38,18 @@ def build_model(family: type[M], vocabulary_size: int, config: Any, *sizes: int)
         raise UserError(f"{name} is too large for any machine: choose smaller numbers") from None
 
 
+def outline(family: type[M], vocabulary_size: int, config: Any, *sizes: int) -> M | None:
+    """Make a large model without its numbers, so that saved tensors can be compared with its shapes.
+
+    Return None for a usual model, and for a family that reads numbers while it is made.
+    """
+    if not _is_unusual(config):
+        return None
+    with suppress(NotImplementedError, RuntimeError), _pretended(), _counted(f"this {family.family}"):
+        return family(vocabulary_size, config, *sizes)
+    return None
+
+
 def _is_unusual(config: Any) -> bool:
     numbers = [value for value in vars(config).values() if isinstance(value, int)]
     *_, second, largest = sorted([1, 1, *numbers])

@@ -30,7 +30,7 @@ from regard.parts.layers import drop_alike
 from regard.parts.look import Look, Site, at_site, attention_sites, declare, values_at
 from regard.parts.recurrence import CellName, Packed, Recurrence, begin_embedding, pack_left
 from regard.parts.scores import make_score
-from regard.ranges import check_at_least, check_share
+from regard.ranges import Count, Layers, Share
 
 
 @dataclass(frozen=True)
@@ -59,20 +59,18 @@ class RecurrentTranslator(LanguageModel):
     class Config:
         cell: CellName = "lstm"
         """The recurrent cell."""
-        layers: int = 1
+        layers: Layers = 1
         """Number of recurrent layers in the encoder, and in the decoder."""
-        width: int = 128
+        width: Count = 128
         """Number of features of an embedding and of a hidden state."""
         score: Literal["additive", "bilinear", "dot", "scaled-dot", "none"] = "bilinear"
         """Score function of attention, between a target state and a source state; none: no attention."""
         feed: bool = False
         """Make the context an input of the next state, as first published (slower: a loop over time)."""
-        dropout: float = 0.2
+        dropout: Share = 0.2
         """Share of features set to zero in training, the same features at every position of a row."""
 
         def __post_init__(self) -> None:
-            check_at_least(1, layers=self.layers, width=self.width)
-            check_share(dropout=self.dropout)
             if self.feed and self.score == "none":
                 raise UserError(
                     "`feed` needs attention: choose another `score` than none, or leave out `feed`"

@@ -20,6 +20,7 @@ from regard.models.source import SourceState, check_source, source_mask
 from regard.models.trunk import Block, Trunk, TrunkState
 from regard.models.trunk_config import TrunkConfig
 from regard.parts.look import Look, Site, at_site, declare, values_at
+from regard.ranges import Count, Share
 
 
 @dataclass(frozen=True)
@@ -63,9 +64,9 @@ class TransformerTranslator(LanguageModel):
 
     @dataclass(frozen=True, kw_only=True)
     class Config(TrunkConfig):
-        dropout: float = 0.1
+        dropout: Share = 0.1
         """Share of features set to zero in training."""
-        context: int = 128
+        context: Count = 128
         """Maximal number of tokens in a source or target sentence."""
 
         def __post_init__(self) -> None:

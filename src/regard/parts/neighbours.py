@@ -101,8 +101,8 @@ class _SkipGram(_Neighbours):
         score_MK = word_MD @ negative_KD.T
         weight_M1 = mask_BTC.sum(2).view(-1, 1) * (samples / len(negatives_K))
         pushed = F.softplus(score_MK).sum(1, keepdim=True).mul_(weight_M1).sum()
+        pulled = F.logsigmoid(score_BTC).mul_(mask_BTC).sum()
         pull_BTC, push_MK = score_BTC.sigmoid_(), score_MK.sigmoid_()
-        pulled = torch.xlogy(mask_BTC, pull_BTC).sum()
         # d -log s(x) / dx = s(x) - 1, and d -log s(-x) / dx = s(x)
         pull_BTC.sub_(1).mul_(mask_BTC)
         push_MK.mul_(weight_M1)

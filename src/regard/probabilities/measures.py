@@ -14,13 +14,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from regard.errors import UserError
+from regard.errors import MachineError, UserError
 from regard.models.contract import LanguageModel, Prediction
 from regard.tables import Table, TableRows, html_table
 from regard.tokens.batches import Batch, Rows, overlapping_windows, whole_documents, window_batches
 from regard.tokens.contract import Encoded, Tokenizer
 from regard.tokens.pairs import EncodedPairs, pair_batches
 
+ABOVE_ZERO = 1e-2  # the rounding of half precision
 Examples = Encoded | EncodedPairs
 
 
@@ -94,7 +95,20 @@ def scores(
         with torch.inference_mode():
             nll_BT = prediction.nll(rows.targets_BT.to(model.device)).cpu()
         scored_BT = rows.places_BT >= 0
+        check_log_probs(-nll_BT)
         yield rows.places_BT[scored_BT], nll_BT[scored_BT]
+
+
+def check_log_probs(log_probs: Tensor) -> None:
+    """Stop if a log-probability is not a number, or is far above 0. Minus infinity is that of an event
+    without probability.
+    """
+    if not bool((log_probs <= ABOVE_ZERO).all()):
+        wrong = "is not a number" if bool(log_probs.isnan().any()) else "is above 0"
+        raise MachineError(
+            f"a log-probability {wrong}: the model's numbers are too large for its precision; "
+            "use another run, a milder `edit` or `precision` fp32"
+        )
 
 
 def read_examples(

@@ -31,8 +31,7 @@ class EncodedPairs:
 
 def encode_lines(tokenizer: Tokenizer, lines: list[str]) -> Encoded:
     """Encode lines as documents."""
-    ids, ends = tokenizer.encode_documents(lines)
-    return tokenizer.encoded(ids, ends, sum(len(line.encode()) + 1 for line in lines))
+    return tokenizer.encode_whole(lines, sum(len(line.encode()) + 1 for line in lines))
 
 
 def encode_pairs(

@@ -11,7 +11,7 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
-from regard.boundary import parse_json
+from regard.boundary import build, check_ranges, parse_json
 from regard.errors import Busy, Interrupted, MachineError, UserError
 from regard.machine import streams
 from regard.machine.device import describe_machine
@@ -26,6 +26,7 @@ from regard.models import families_that_read, family_class
 from regard.probabilities.ladder import Column, Ladder, ladders
 from regard.probabilities.measures import summarise, token_losses
 from regard.probabilities.ranking import Result, notes, ranked_rows
+from regard.ranges import Count, Positive, Rows
 from regard.runs.derived import to_best_device
 from regard.runs.formats import load
 from regard.runs.formats.folder import CONFIG, TRAINING, check_free
@@ -92,15 +93,16 @@ class Comparison(Table):
         }
 
 
+@check_ranges
 def compare(
     *,
     text: Files = (),
     families: Names = (),
     tokens: Kind = "bpe",
     document: Document = "file",
-    minutes: float | None = None,
-    tokens_each: int | None = None,
-    seeds: int = 1,
+    minutes: Positive | None = None,
+    tokens_each: Count | None = None,
+    seeds: Rows = 1,
     out: str | Path = "comparison",
     resume: bool = False,
     listener: Listener = ignore_reports,
@@ -129,17 +131,8 @@ def compare(
     if resume:
         return _finish(out, _tuple(families), listener, finished)
     names = _tuple(families)
-    plan = Plan(
-        families=names or tuple(families_that_read("text")),
-        tokens=tokens,
-        document=document,
-        minutes=minutes,
-        tokens_each=tokens_each,
-        seeds=seeds,
-        sources=tuple(map(str, [text] if isinstance(text, str | Path) else text)) or (BUILT_IN,),
-        began=datetime.now().astimezone().isoformat(" ", "minutes"),
-        machine=describe_machine(),
-    )
+    settings = {"minutes": minutes, "tokens_each": tokens_each, "seeds": seeds}
+    plan = _plan(text, families=names, tokens=tokens, document=document, **settings)
     classes = plan.classes(family_class)
     check_free(out)
     with lock_folder(out) as created:
@@ -159,6 +152,20 @@ def _clear(out: Path, created: bool) -> None:
     if {path.name for path in out.iterdir()} <= {LOCK, PLAN, TEXTS}:
         remove_begun(out / TEXTS, [path.name for path in (out / TEXTS).glob("*.txt")], created=True)
         remove_begun(out, [PLAN], created)
+
+
+def _plan(text: Files, families: tuple[str, ...], **settings: Any) -> Plan:
+    """Make the plan of a new comparison. All families that read text are compared if none is named."""
+    return build(
+        Plan,
+        {
+            "families": families or tuple(families_that_read("text")),
+            "sources": tuple(map(str, [text] if isinstance(text, str | Path) else text)) or (BUILT_IN,),
+            "began": datetime.now().astimezone().isoformat(" ", "minutes"),
+            "machine": describe_machine(),
+            **settings,
+        },
+    )
 
 
 def _tuple(names: Names) -> tuple[str, ...]:

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from regard.boundary import check_ranges
 from regard.errors import UserError, notify
 from regard.inside.controls import run_controls
 from regard.inside.doubt import Doubt, changes_to_say, check_epsilon, doubt_prediction, picture
@@ -14,6 +15,7 @@ from regard.inside.source_reading import translation_reading
 from regard.inside.subject import make_subject
 from regard.parts.edits import Move
 from regard.parts.look import Side
+from regard.ranges import Positive, Whole
 from regard.runs.formats import as_run
 from regard.runs.run import Run
 from regard.verbs.arguments import Edits, Out, RunLike
@@ -63,18 +65,19 @@ SAYING = (
 )
 
 
+@check_ranges
 def doubt(
     run: RunLike,
     text: str,
     *,
     target: Target = None,
     word: str | None = None,
-    position: int | None = None,
-    epsilon: float = 0.01,
+    position: Whole | None = None,
+    epsilon: Positive = 0.01,
     say: str | None = None,
     save_edit: Out = None,
     controls: bool = False,
-    minutes: float = 2.0,
+    minutes: Positive = 2.0,
     edit: Edits = None,
     out: Out = None,
 ) -> Doubt:

@@ -4,12 +4,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from regard.boundary import check_ranges
 from regard.errors import UserError
 from regard.inside.edit_model import edited
 from regard.machine.memory import keep_freed_memory
 from regard.models.model import Reads
 from regard.probabilities.labels import LabelMeasure
 from regard.probabilities.measures import Measure, measure
+from regard.ranges import Beam, Count
 from regard.runs.derived import cached, mix, to_best_device
 from regard.runs.run import Run, require_plain_text
 from regard.text.files import read
@@ -21,20 +23,21 @@ from regard.verbs.parsing import parse
 from regard.verbs.printing import print_json, print_lines, show
 
 
+@check_ranges
 @keep_freed_memory()
 def evaluate(
     run: RunLike,
     text: Files = (),
     *,
-    stride: int | None = None,
+    stride: Count | None = None,
     cache: bool = False,
-    cache_size: int | None = None,
+    cache_size: Count | None = None,
     mix: OtherRun = None,
     valid: Files = (),
     source: File = None,
     target: File = None,
     pairs: File = None,
-    beam: int | None = None,
+    beam: Beam | None = None,
     against: OtherRun = None,
     similarity: File = None,
     labelled: Files = (),

@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any
 
+from regard.boundary import check_ranges
 from regard.errors import UserError, notify
 from regard.inside.by_words import by_words
 from regard.inside.edit_files import edits_in_words
@@ -16,6 +17,7 @@ from regard.inside.page import frame, page
 from regard.inside.record import Record
 from regard.inside.source_reading import translation_reading
 from regard.probabilities.links import check_links, parse_line
+from regard.ranges import Rows
 from regard.runs.formats import as_run
 from regard.runs.labelled import require_labeller
 from regard.runs.run import Run
@@ -54,6 +56,7 @@ class Looked(Table):
         return frame(page(self.record, title, self.before))
 
 
+@check_ranges
 def look(
     run: RunLike,
     text: str,
@@ -64,7 +67,7 @@ def look(
     rows: Numbers = None,
     heads: Numbers = None,
     words: bool = False,
-    top: int = 5,
+    top: Rows = 5,
     edit: Edits = None,
     save_edit: Out = None,
     out: Out = None,

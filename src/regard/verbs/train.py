@@ -17,7 +17,6 @@ from regard.machine.device import Machine, choose_machine
 from regard.machine.disk import absolute, lock_folder, relocated, remove_begun, write_json
 from regard.models import family_class, family_name
 from regard.models.model import Model
-from regard.ranges import check_seed
 from regard.runs.formats.folder import (
     CONFIG,
     MODEL,
@@ -157,7 +156,7 @@ def _begin(
     listener: Listener,
 ) -> Trained:
     began = time.perf_counter()
-    torch.manual_seed(check_seed(options.data.seed))
+    torch.manual_seed(options.data.seed)
     model = task.make(kind, options.model)
     if options.training is None:
         encoded = task.encoded()
@@ -211,7 +210,7 @@ def _resume(kind: type[Model], out: Path, given: dict[str, Any], listener: Liste
     options = read_options(kind, {**beginning, "resume": True, "out": str(out)})
     task = make_task(kind, options)
     _check_texts(out, task, began)
-    torch.manual_seed(check_seed(options.data.seed))
+    torch.manual_seed(options.data.seed)
     model = task.make(kind, options.model)
     # Precision `auto` is not measured again: another precision would give another model.
     return _descend(model, task, options, out, choose_machine("bf16" if began.bf16 else "fp32"), listener)
