@@ -21,7 +21,7 @@ from regard.errors import UserError
 from regard.tokens.contract import Encoded, Tokenizer
 
 SAMPLES = 32  # the negative samples that the words of a batch share
-OFTEN = 2.0
+OFTEN = 2.0  # the largest mean number of times that a word stands in a batch
 POWER = 0.75  # of the counts of words, in the distribution of negative samples (Mikolov et al. 2013)
 
 
@@ -90,7 +90,7 @@ class NeighbourSchedule:
         self._length = min(length, most)
         self._rows = max(1, min(rows, most // self._length))
         often_V = share_V * self._rows * self._length
-        self._kept_V = (kept_V * np.minimum(1, OFTEN / np.maximum(often_V, OFTEN))).astype(np.float32)
+        self._kept_V = (kept_V * OFTEN / np.maximum(often_V, OFTEN)).astype(np.float32)
         weight_V = words.counts_V**POWER
         self._cumulated_V = np.cumsum(weight_V / weight_V.sum())
         self._epoch = lru_cache(maxsize=1)(self._make)
