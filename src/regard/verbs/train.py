@@ -50,7 +50,8 @@ class Trained(Table):
     tokens: int
     seconds: float
     loss: float | None
-    # BLEU of a translator, and its alignment error rate if the gold links are known.
+    # BLEU of a translator, and its alignment error rate if the gold links are known; of a captioner, BLEU,
+    # exact matches, and the pointing game if boxes are known.
     figures: dict[str, float] = dataclasses.field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:

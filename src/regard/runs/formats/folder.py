@@ -130,7 +130,8 @@ def _family(folder: Path, name: str, named: type[Model] | None) -> type[Model]:
 def _open(folder: Path, config: RunConfig, family: type[Model]) -> tuple[Model, Tokenizer, Tokenizer | None]:
     names = [name for name in (TOKENIZER, SOURCE_TOKENIZER) if name in config.files]
     tokenizers = [_tokenizer(folder / name) for name in names]
-    vocabularies = [size for size in (config.vocabulary_size, config.source_size) if size is not None]
+    # The source of a captioner is an image, which has no tokenizer.
+    vocabularies = [config.vocabulary_size, config.source_size][: len(names)]
     sizes = [size for size in (config.source_size, len(config.labels) or None) if size is not None]
     try:
         for name, tokenizer, size in zip(names, tokenizers, vocabularies, strict=True):
