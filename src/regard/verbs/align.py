@@ -145,7 +145,6 @@ def align(
 
     The printed links are i-j, a line for each sentence pair: source word i and target word j, from 0.
 
-    >>> regard.align("runs/recurrent-translator").figures()["aer"]  # doctest: +SKIP
     >>> regard.align(by="hmm", symmetry="grow-diag").links[0]  # doctest: +SKIP
 
     Args:
@@ -157,10 +156,10 @@ def align(
         way: The attention of the state that predicts a word (shifted), or that has read it (naive).
         sinks: Do not hide the end of the source sentence from the attention.
         reverse: A run of the other direction, whose links are combined with those of this run.
-        symmetry: How the links of both directions are combined (grow-diag with `reverse` and with files).
+        symmetry: How the links of both directions are combined (of runs and files: grow-diag).
         out: Draw one pair: .html, .svg, .png, .tsv or .json. Right links are framed if they are known.
         line: The number of the pair that `out` draws, from 1.
-        links: A file of links, which are combined with `reverse_links` as `symmetry` says.
+        links: A file of links, to combine with `reverse_links`.
         reverse_links: The links of the other direction, also as source-target.
         turn: The links of `reverse_links`, or of `score`, are target-source: turn them round.
         score: An alignment file that is measured against `gold`.
@@ -169,10 +168,8 @@ def align(
         gold_index: The number of the first word in `gold`.
     """
     text = pairs if isinstance(pairs, Parallel) else parallel.read_pairs(source, target, pairs)
-    if turn or any(file is not None for file in (links, reverse_links, score)):
-        return LinkFiles(links, reverse_links, score, gold, index, gold_index, turn).result(
-            run, symmetry, text
-        )
+    if (files := LinkFiles(links, reverse_links, score, gold, index, gold_index, turn)).named:
+        return files.result(run, symmetry, text)
     if out is not None:
         check_ending(Path(out))
     opened = _opened(run, by)

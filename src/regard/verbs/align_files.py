@@ -63,6 +63,11 @@ class LinkFiles:
     gold_index: int
     turn: bool
 
+    @property
+    def named(self) -> bool:
+        """Whether an option asks for files of links."""
+        return self.turn or any(file is not None for file in (self.links, self.reverse_links, self.score))
+
     def result(self, run: object, symmetry: Symmetry | None, text: Parallel | None) -> Combined | Scored:
         """Combine `links` and `reverse_links`, or measure `score`."""
         if self.score is not None:
