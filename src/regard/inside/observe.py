@@ -33,6 +33,7 @@ class Reading:
     tokens: list[str]
     given: Tensor | None = None  # (1, S): the source sentence that the state begins with
     given_names: tuple[str, ...] = ()
+    given_pieces: tuple[bytes, ...] = ()  # the bytes of the source's tokens
     ended: bool = False  # the last token ends the document: the model predicts it and does not read it
     notes: tuple[str, ...] = ()
 
@@ -84,6 +85,8 @@ def observe(model: LanguageModel, tokenizer: Tokenizer, reading: Reading, wanted
         likeliest=told.likeliest,
         ranks=told.ranks,
         given=list(reading.given_names) or None,
+        pieces=tuple(map(tokenizer.piece, reading.ids)),
+        given_pieces=reading.given_pieces,
         maps=maps_of(look, sites, reading, wanted, first, last),
         parts=parts,
         parts_at=places,
