@@ -1,10 +1,9 @@
-"""Files from outside, changed at random with a fixed seed: every reader reads them or says why not, in a line.
+"""Files from outside, changed at random with a fixed seed: a reader reads them or says why not, in a line.
 
 bench/fuzz.py runs the same for an hour with another seed. Each failure that it found is in FOUND.
 """
 
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -17,8 +16,8 @@ FOUND: list[tuple[str, int]] = []
 
 
 @pytest.fixture(scope="module")
-def good(tmp_path_factory) -> Iterator[list[Target]]:
-    yield targets(tmp_path_factory.mktemp("good"))
+def good(tmp_path_factory) -> list[Target]:
+    return targets(tmp_path_factory.mktemp("good"))
 
 
 def test_every_reader_reads_or_refuses(good: list[Target], tmp_path: Path):
