@@ -239,6 +239,17 @@ def test_translation():
     assert [row.index(max(row)) for row in grid[:2]] == [2, 1]  # Te at you, amo at love
 
 
+def test_regions():
+    lesson = regard.lesson("regions")
+    assert lesson.value("average") == lesson.value("average of the other scene") == [0.5, 0.5, 0.5, 0.5]
+    assert lesson.value("right") == pytest.approx(math.exp(3) / (math.exp(3) + 1))
+    assert lesson.value("said") == ["red", "circle", "blue", "square"]
+    assert lesson.value("moved") == ["blue", "circle", "blue", "square"]
+    flat = regard.lesson("regions", set={"sharpness": 0.0})
+    assert flat.value("right") == pytest.approx(0.5)
+    assert "too flat" in " ".join(step.says for step in flat.steps)
+
+
 @pytest.mark.parametrize("model", ["transformer", "lstm", "attentive", "backpack"])
 def test_walk(model: str):
     """The numbers of the steps, computed from the weights, end at the model's own probabilities."""

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from regard.runs.formats import load
     from regard.runs.run import Run
     from regard.verbs.align import align
+    from regard.verbs.caption import caption
     from regard.verbs.classify import classify
     from regard.verbs.compare import compare
     from regard.verbs.doubt import doubt
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from regard.verbs.list import list
     from regard.verbs.look import look
     from regard.verbs.puzzle import puzzle
+    from regard.verbs.scenes import scenes
     from regard.verbs.score import score
     from regard.verbs.senses import senses
     from regard.verbs.trace import trace
@@ -45,6 +47,7 @@ __version__ = "0.2.0"
 
 _VERBS = (
     "align",
+    "caption",
     "classify",
     "compare",
     "doubt",
@@ -60,6 +63,7 @@ _VERBS = (
     "list",
     "look",
     "puzzle",
+    "scenes",
     "score",
     "senses",
     "trace",
@@ -87,6 +91,7 @@ __all__ = [
     "UserError",
     "align",
     "cached",
+    "caption",
     "classify",
     "compare",
     "doubt",
@@ -106,6 +111,7 @@ __all__ = [
     "mix",
     "puzzle",
     "save_edits",
+    "scenes",
     "score",
     "senses",
     "trace",

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from regard.errors import UserError
-from regard.inside.record import Map, Record, checked
+from regard.inside.record import Map, Record, ShownImage, checked
 from regard.models.contract import LanguageModel, Parts, Prediction, State
 from regard.models.model import Model
 from regard.parts.look import Look, Site, Weights
@@ -31,9 +31,10 @@ class Reading:
 
     ids: list[int]  # the first is the start token
     tokens: list[str]
-    given: Tensor | None = None  # (1, S): the source sentence that the state begins with
+    given: Tensor | None = None  # the source sentence (1, S) or the image that the state begins with
     given_names: tuple[str, ...] = ()
     given_pieces: tuple[bytes, ...] = ()  # the bytes of the source's tokens
+    image: ShownImage | None = None
     ended: bool = False  # the last token ends the document: the model predicts it and does not read it
     notes: tuple[str, ...] = ()
 
@@ -87,6 +88,7 @@ def observe(model: LanguageModel, tokenizer: Tokenizer, reading: Reading, wanted
         given=list(reading.given_names) or None,
         pieces=tuple(map(tokenizer.piece, reading.ids)),
         given_pieces=reading.given_pieces,
+        image=reading.image,
         maps=maps_of(look, sites, reading, wanted, first, last),
         parts=parts,
         parts_at=places,

@@ -148,6 +148,21 @@ moved = regard.translate(path_of("translator-attention"), "I love you a lot", wh
 print(moved.before.text, "->", moved.after.text)
 assert moved.before.text == "Te amo mucho" """,
     ),
+    "regions": Exercise(
+        "How sharp must the query be, so that nine tenths of the weight of a word lie on the right one of "
+        "four regions? Predict it from the softmax, then run the lesson.",
+        """\
+import math
+
+import regard
+
+shapes = ("red circle", "blue square", "green cross", "black ring")
+needed = math.log(0.9 * 3 / 0.1)  # e^s / (e^s + 3) = 0.9
+for sharpness in (needed - 0.1, needed + 0.1):
+    right = regard.lesson("regions", set={"shapes": shapes, "sharpness": sharpness}).value("right")
+    print(sharpness, right)
+    assert (right > 0.9) == (sharpness > needed)""",
+    ),
     "self-attention": Exercise(
         "Give 'lot' half of its weight on 'a', and change nothing else. Which rows of the outputs change?",
         """\

@@ -41,6 +41,7 @@ LESSONS = {  # in the order of the course
     "attentive": Entry("recurrent:attentive", ("recurrence", "attention")),
     "copying": Entry("copies:copying", ("attentive",)),
     "translation": Entry("translations:translation", ("bottleneck", "attention")),
+    "regions": Entry("regions:regions", ("bottleneck", "attention")),
     "self-attention": Entry("self_attention:self_attention", ("attention", "scores")),
     "positions": Entry("self_attention:positions", ("self-attention",)),
     "heads": Entry("multihead:heads", ("self-attention",)),

@@ -95,7 +95,7 @@ class Model(nn.Module, ABC):
         return False
 
     @property
-    def source_size(self) -> int | None:
+    def source_size(self) -> int | tuple[int, ...] | None:
         """The number of source tokens, or None if the model reads no source."""
         return None
 

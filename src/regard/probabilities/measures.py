@@ -9,6 +9,7 @@ import math
 import time
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
+from functools import partial
 from typing import Any
 
 import torch
@@ -19,10 +20,10 @@ from regard.models.contract import LanguageModel, Prediction
 from regard.tables import Table, TableRows, html_table
 from regard.tokens.batches import Batch, Rows, overlapping_windows, whole_documents, window_batches
 from regard.tokens.contract import Encoded, Tokenizer
-from regard.tokens.pairs import EncodedPairs, pair_batches
+from regard.tokens.pairs import GivenExamples, pair_batches
 
 ABOVE_ZERO = 1e-2  # the rounding of half precision
-Examples = Encoded | EncodedPairs
+Examples = Encoded | GivenExamples
 
 
 @dataclass(frozen=True)
@@ -128,12 +129,11 @@ def read_examples(
 
 def _batches(model: LanguageModel, examples: Examples, stride: int | None) -> Iterator[Batch]:
     start, padding, context = model.start, model.padding, model.context
-    if isinstance(examples, EncodedPairs):
+    if isinstance(examples, GivenExamples):
         assert model.given is not None
         budget = model.batch_tokens // 4  # a pair has two sides, and each is padded
-        return pair_batches(
-            examples, start=start, padding=padding, source_padding=model.given.padding, budget=budget
-        )
+        given_rows = partial(model.given.rows, examples)
+        return pair_batches(examples, given_rows, start=start, padding=padding, budget=budget)
     # A model that carries its state from window to window reads the windows of a document in order.
     windows = (
         whole_documents(examples)
@@ -147,7 +147,7 @@ def _batches(model: LanguageModel, examples: Examples, stride: int | None) -> It
 
 
 def _targets(examples: Examples) -> Encoded:
-    return examples.target if isinstance(examples, EncodedPairs) else examples
+    return examples.target if isinstance(examples, GivenExamples) else examples
 
 
 def check_stride(model: LanguageModel, stride: int | None) -> None:

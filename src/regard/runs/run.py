@@ -79,7 +79,7 @@ class RunConfig:
     format: int = FORMAT
     family: str
     vocabulary_size: Count
-    source_size: Count | None = None
+    source_size: Count | tuple[Count, ...] | None = None  # what the model's states begin with
     labels: tuple[str, ...] = ()  # the names of the labels, by number
     model: dict[str, Any]
     texts: Texts
@@ -181,6 +181,8 @@ def describe(model: Model, texts: Texts = NO_TEXTS, **known: Any) -> RunConfig:
 
 def require_plain_text(run: Run) -> Run:
     """The run, if it goes on from a text; an error if its state begins with something else."""
+    if run.model.reads == "captions":
+        raise UserError("this run captions images; use regard caption, or regard evaluate with `images`")
     if run.language_model.given is not None:
         raise UserError(
             "this run translates; use regard translate, or regard evaluate with `source` and `target`"
@@ -190,7 +192,7 @@ def require_plain_text(run: Run) -> Run:
 
 def require_translator(run: Run) -> Run:
     """The run, if its state begins with a source sentence."""
-    if run.language_model.given is None or run.source is None:
+    if run.language_model.reads != "pairs" or run.source is None:
         raise UserError(
             f"{run.model.family} does not translate; train a recurrent-translator or a transformer-translator"
         )

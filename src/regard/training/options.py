@@ -3,7 +3,9 @@
 import dataclasses
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
+
+from annotated_types import Interval
 
 from regard.boundary import build
 from regard.errors import UserError
@@ -34,6 +36,11 @@ PATHS = (
     "valid_source",
     "valid_target",
     "vocabulary",
+    "images",
+    "captions",
+    "boxes",
+    "features",
+    "valid_captions",
 )
 MOST_ACCUMULATED = 1 << 16  # batches of one step, which are read before it begins
 LENGTHS = ("steps", "minutes", "epochs")  # the options of the length of a training
@@ -135,6 +142,30 @@ class LabelOptions(OutputOptions):
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
+class CaptionOptions(OutputOptions):
+    """The data options of families that read captions of images."""
+
+    unused: ClassVar[dict[str, str]] = {"segment": "it reads whole captions"}
+
+    images: str | None = None
+    """The folder of the images. Without any files, the built-in scenes."""
+    captions: str | None = None
+    """A caption in each line: file TAB caption. The files lie in the folder of the images."""
+    boxes: str | None = None
+    """The parts of the images that words name: line TAB word TAB left TAB top TAB right TAB bottom [TAB
+    kind]. A line of the captions counts from 1, a word from 0, and the rest is in pixels."""
+    features: str | None = None
+    """Given features instead of images: an .npz file with an array (regions, features) for each name."""
+    valid_captions: str | None = None
+    """Captions for validation, of images in the same folder. Without them, a tenth of the images is held
+    out."""
+    side: Annotated[int, Interval(ge=4, le=4096)] = 64
+    """Longest side of an image in the model, in pixels. Larger images are made smaller."""
+    scenes: Annotated[int, Interval(ge=100, le=1_000_000)] = 40000
+    """Number of built-in scenes to train on."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class TrainingOptions:
     """The options of the training loop."""
 
@@ -206,6 +237,7 @@ DATA_OPTIONS: dict[str, type[OutputOptions]] = {
     "words": WordsOptions,
     "pairs": PairOptions,
     "labels": LabelOptions,
+    "captions": CaptionOptions,
 }
 
 
@@ -214,7 +246,7 @@ class Options:
     """The options of a training, by kind."""
 
     family: type[Model]
-    data: Any  # TextOptions or PairOptions, depending on the data that the family reads
+    data: Any  # TextOptions, PairOptions or CaptionOptions, depending on the data that the family reads
     tokens: TokenOptions
     model: Any  # the family's Config
     training: TrainingOptions | None  # None: the family does not learn by gradient descent

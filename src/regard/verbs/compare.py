@@ -29,7 +29,7 @@ from regard.probabilities.ranking import Result, notes, ranked_rows
 from regard.ranges import Count, Positive, Rows
 from regard.runs.derived import to_best_device
 from regard.runs.formats import load
-from regard.runs.formats.folder import CONFIG, TRAINING, check_free
+from regard.runs.formats.folder import CONFIG, MARK, TRAINING, check_free
 from regard.tables import Table, TableRows, harmless, html_table
 from regard.text.builtin import BUILT_IN
 from regard.text.documents import Document
@@ -134,12 +134,14 @@ def compare(
     settings = {"minutes": minutes, "tokens_each": tokens_each, "seeds": seeds}
     plan = _plan(text, families=names, tokens=tokens, document=document, **settings)
     classes = plan.classes(family_class)
-    check_free(out)
+    check_free(out, (TEXTS,))
     with lock_folder(out) as created:
-        check_free(out)
+        check_free(out, (TEXTS,))
         try:
+            (out / MARK).touch()
             plan = dataclasses.replace(plan, texts=write_parts(out, text))
             write_json(asdict(plan), out / PLAN)
+            (out / MARK).unlink()
             return _carry_out(plan, classes, out, listener, finished)
         except BaseException as error:
             if isinstance(error, UserError) or not (out / PLAN).exists():
@@ -149,9 +151,9 @@ def compare(
 
 def _clear(out: Path, created: bool) -> None:
     """Remove the plan and the texts if no training was begun: there is nothing to resume."""
-    if {path.name for path in out.iterdir()} <= {LOCK, PLAN, TEXTS}:
+    if {path.name for path in out.iterdir()} <= {LOCK, MARK, PLAN, TEXTS}:
         remove_begun(out / TEXTS, [path.name for path in (out / TEXTS).glob("*.txt")], created=True)
-        remove_begun(out, [PLAN], created)
+        remove_begun(out, [MARK, PLAN], created)
 
 
 def _plan(text: Files, families: tuple[str, ...], **settings: Any) -> Plan:
@@ -199,7 +201,7 @@ def _carry_out(
         try:
             trained = _trained(plan, classes[name], name, seed, out, out / folder, listener)
             waited += [waiting.share() or 0.0] if plan.in_minutes(classes[name]) else []
-            result, column = _measured(name, seed, trained, text_files(out, "test"))
+            result, column = _measured(name, seed, trained, text_files(out, plan, "test"))
         except UserError as error:
             if (
                 begun or isinstance(error, Busy) or (out / folder / CONFIG).exists()
@@ -250,7 +252,7 @@ def _trained(
     if (folder / TRAINING).is_file():
         return train(family, out=str(folder), resume=True, listener=listener)
     parts: dict[str, Any] = {
-        option: text_files(out, part)
+        option: text_files(out, plan, part)
         for option, part in {"text": "train", "valid": "valid", "test": "test"}.items()
     }
     budget = _budget(family, plan)

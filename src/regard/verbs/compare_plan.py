@@ -1,20 +1,20 @@
 """The plan of a comparison: its families, its budget, and its text in three parts, kept in its folder."""
 
 import dataclasses
-import os
+import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import get_args
 
 from regard.errors import UserError
-from regard.machine.disk import BEGUN, file_hash, remove_begun, write_atomically
+from regard.machine.disk import file_hash, write_atomically
 from regard.models import families_that_read, known_family
 from regard.models.model import Model
 from regard.ranges import Count, Positive, Rows
 from regard.text.builtin import built_in_text
 from regard.text.documents import Document
-from regard.text.files import Source, hold_out_files, read
+from regard.text.files import hold_out_files, read
 from regard.tokens.choose import Kind
 from regard.verbs.arguments import Files
 
@@ -93,23 +93,11 @@ def write_parts(out: Path, text: Files) -> dict[str, str]:
     first, valid = hold_out_files(rest)
     if not (first and valid and test):
         raise UserError("the text is too short to be split into training, validation and test: give more")
-    folder = out / f"{BEGUN}text.{os.getpid()}.tmp"
-    folder.mkdir()
-    try:
-        hashes = _write_sources(folder, {"train": first, "valid": valid, "test": test})
-        os.rename(folder, out / TEXTS)
-    except BaseException:
-        remove_begun(folder, [path.name for path in folder.glob("*.txt")], created=True)
-        raise
-    return hashes
-
-
-def _write_sources(folder: Path, parts: dict[str, list[Source]]) -> dict[str, str]:
-    """Write a file for each source. Return the hash of each file."""
+    (out / TEXTS).mkdir(exist_ok=True)
     hashes = dict[str, str]()
-    for name, part in parts.items():
+    for name, part in {"train": first, "valid": valid, "test": test}.items():
         for number, source in enumerate(part, 1):
-            path = folder / (f"{name}.txt" if number == 1 else f"{name}-{number:05}.txt")
+            path = out / TEXTS / (f"{name}.txt" if number == 1 else f"{name}-{number:05}.txt")
             write_atomically(path, source.utf8)
             hashes[path.name] = source.sha256
     return hashes
@@ -126,5 +114,8 @@ def check_parts(out: Path, texts: dict[str, str]) -> None:
             raise UserError(f"{path}: has changed since the comparison began; {again}")
 
 
-def text_files(out: Path, name: str) -> tuple[str, ...]:
-    return (str(out / TEXTS / f"{name}.txt"), *sorted(map(str, (out / TEXTS).glob(f"{name}-*.txt"))))
+def text_files(out: Path, plan: Plan, part: str) -> tuple[str, ...]:
+    """The files of a part of the text: train, valid or test."""
+    names = plan.texts or [path.name for path in (out / TEXTS).iterdir()]  # of an older comparison
+    ours = sorted(name for name in names if re.fullmatch(rf"{part}(-\d+)?\.txt", name))
+    return tuple(str(out / TEXTS / name) for name in sorted(ours, key=len))

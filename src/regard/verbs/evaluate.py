@@ -1,4 +1,4 @@
-"""regard evaluate RUN: how well a run predicts a text, translates sentences, or labels texts."""
+"""regard evaluate RUN: how well a run predicts a text, translates, labels texts, or captions images."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -16,11 +16,14 @@ from regard.runs.derived import cached, mix, to_best_device
 from regard.runs.run import Run, require_plain_text
 from regard.text.files import read
 from regard.verbs.arguments import Edits, File, Files, OtherRun, RunLike
+from regard.verbs.evaluate_captions import CaptionMeasure, evaluate_captions
 from regard.verbs.evaluate_labels import evaluate_labels, print_labels
 from regard.verbs.evaluate_pairs import TranslationMeasure, evaluate_pairs, print_translation
 from regard.verbs.evaluate_words import EmbeddingMeasure, evaluate_words
 from regard.verbs.parsing import parse
 from regard.verbs.printing import print_json, print_lines, show
+
+AnyMeasure = Measure | TranslationMeasure | EmbeddingMeasure | LabelMeasure | CaptionMeasure
 
 
 @check_ranges
@@ -42,10 +45,15 @@ def evaluate(
     similarity: File = None,
     labelled: Files = (),
     columns: str | None = None,
+    images: File = None,
+    captions: File = None,
+    boxes: File = None,
+    features: File = None,
     edit: Edits = None,
-) -> Measure | TranslationMeasure | EmbeddingMeasure | LabelMeasure:
+) -> AnyMeasure:
     """Measure loss, perplexity and bits per byte of a run; BLEU and chrF of a translator; accuracy and
-    macro-F1 of a classifier; the loss of word embeddings, and their correlation with a word list.
+    macro-F1 of a classifier; BLEU, exact matches and the pointing game of a captioner; the loss of word
+    embeddings, and their correlation with a word list.
 
     docs/measuring.md defines the figures.
 
@@ -67,6 +75,10 @@ def evaluate(
         similarity: A list of word pairs with scores, for word embeddings: Spearman's correlation.
         labelled: Labelled texts for a classifier. Without them, its own test or validation texts.
         columns: The columns of label and text in `labelled`, as LABEL,TEXT.
+        images: The folder of the images for a captioner. Without files, the images held out in its training.
+        captions: Their captions: file TAB caption.
+        boxes: The parts of the images that words name, as in regard train captioner.
+        features: Given features instead of images (.npz).
         edit: Change the model: a JSON file of edits, or the JSON itself.
     """
     opened = edited(run, edit)
@@ -74,6 +86,7 @@ def evaluate(
         "text": text, "stride": stride, "cache": cache, "cache_size": cache_size, "mix": mix, "valid": valid,
         "source": source, "target": target, "pairs": pairs, "beam": beam, "against": against,
         "similarity": similarity, "labelled": labelled, "columns": columns,
+        "images": images, "captions": captions, "boxes": boxes, "features": features,
     }  # fmt: skip
     kind = KINDS[opened.model.reads]
     for name, value in given.items():
@@ -127,7 +140,7 @@ class Kind:
 
     models: str  # in the plural, for messages
     how: str  # what they are measured on, for messages
-    measure: Callable[..., Measure | TranslationMeasure | EmbeddingMeasure | LabelMeasure]
+    measure: Callable[..., AnyMeasure]
     options: tuple[str, ...]
 
 
@@ -156,6 +169,12 @@ KINDS: dict[Reads, Kind] = {
         evaluate_labels,
         ("labelled", "columns"),
     ),
+    "captions": Kind(
+        "captioners",
+        "a captioner is measured on `images` and `captions`",
+        evaluate_captions,
+        ("images", "captions", "boxes", "features", "beam"),
+    ),
 }
 
 
@@ -173,6 +192,8 @@ def main(arguments: list[str]) -> None:
         case EmbeddingMeasure():
             given = {name: value for name, value in result.to_json().items() if value is not None}
             print_lines({**given, **given.pop("similarity", {})})
+        case CaptionMeasure():
+            print_lines(result.to_json())
         case _:
             figures = result.to_json()
             print_lines({name: value for name, value in figures.items() if name != "zero_tokens" or value})

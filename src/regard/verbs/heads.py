@@ -88,9 +88,9 @@ def _picture_cell(head: Head, kind: str) -> str:
 
 
 def _page(report: HeadReport) -> list[Part]:
-    definitions = Table(["kind", "definition"], [[kind, KINDS[kind]] for kind in _kinds(report)])
+    definitions = [Prose(f"{kind.capitalize()}: {KINDS[kind]}.") for kind in _kinds(report)]
     parts: list[Part] = [Prose(note) for note in report.notes]
-    parts += [Picture(_picture(report)), Prose(READING), Heading("Definitions"), definitions]
+    parts += [Picture(_picture(report)), Prose(READING), Heading("Definitions"), *definitions]
     return [*parts, Heading("Every score"), _table(report)]
 
 

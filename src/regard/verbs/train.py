@@ -19,6 +19,7 @@ from regard.models import family_class, family_name
 from regard.models.model import Model
 from regard.runs.formats.folder import (
     CONFIG,
+    MARK,
     MODEL,
     SOURCE_TOKENIZER,
     TOKENIZER,
@@ -38,7 +39,7 @@ from regard.training.task import Listener, TextTask, ignore_reports
 from regard.training.tasks import make_task
 
 # The files of a run that are useless without config.json and training.json.
-WRITTEN = (MODEL, TOKENIZER, SOURCE_TOKENIZER, METRICS, TIMING, SAMPLES)
+WRITTEN = (MARK, MODEL, TOKENIZER, SOURCE_TOKENIZER, METRICS, TIMING, SAMPLES)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -50,7 +51,8 @@ class Trained(Table):
     tokens: int
     seconds: float
     loss: float | None
-    # BLEU of a translator, and its alignment error rate if the gold links are known.
+    # BLEU of a translator, and its alignment error rate if the gold links are known; of a captioner, BLEU,
+    # exact matches, and the pointing game if boxes are known.
     figures: dict[str, float] = dataclasses.field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
@@ -263,7 +265,7 @@ def _with_paths(options: Mapping[str, Any], change: Callable[[str], str]) -> dic
             return None
         return change(str(value)) if isinstance(value, str | Path) else [change(str(item)) for item in value]
 
-    return {name: changed(value) if name in PATHS else value for name, value in options.items()}
+    return {name: changed(value) if name in PATHS else _plain(value) for name, value in options.items()}
 
 
 def _tokens_hash(task: TextTask[Any]) -> str:

@@ -7,6 +7,7 @@ last.
 import dataclasses
 import json
 import re
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any, final
 
@@ -16,6 +17,7 @@ from safetensors.torch import load_file
 from regard.boundary import build, parse_json, quote_fields, read_bytes, read_json
 from regard.errors import UserError
 from regard.machine.disk import (
+    BEGUN,
     file_hash,
     is_begun,
     make_folder,
@@ -34,6 +36,7 @@ from regard.tokens.saved import parse_tokenizer
 
 CONFIG, MODEL, TOKENIZER, TRAINING = "config.json", "model.safetensors", "tokenizer.json", "training.json"
 SOURCE_TOKENIZER = "source_tokenizer.json"
+MARK = f"{BEGUN}mark.tmp"  # in a folder whose first files are being written
 
 
 @final
@@ -130,7 +133,8 @@ def _family(folder: Path, name: str, named: type[Model] | None) -> type[Model]:
 def _open(folder: Path, config: RunConfig, family: type[Model]) -> tuple[Model, Tokenizer, Tokenizer | None]:
     names = [name for name in (TOKENIZER, SOURCE_TOKENIZER) if name in config.files]
     tokenizers = [_tokenizer(folder / name) for name in names]
-    vocabularies = [size for size in (config.vocabulary_size, config.source_size) if size is not None]
+    # The source of a captioner is an image, which has no tokenizer.
+    vocabularies = [config.vocabulary_size, config.source_size][: len(names)]
     sizes = [size for size in (config.source_size, len(config.labels) or None) if size is not None]
     try:
         for name, tokenizer, size in zip(names, tokenizers, vocabularies, strict=True):
@@ -157,6 +161,7 @@ def _tokenizer(path: Path) -> Tokenizer:
 
 def write_run(run: Run, folder: Path, **outcome: Any) -> Run:
     """Make a folder a run. config.json, which has the hashes of the other files, comes last."""
+    (folder / MARK).touch()
     with written_beside(folder / MODEL) as beside:
         write_tensors(run.model.tensors(), beside)
     tokenizers = {TOKENIZER: run.tokenizer} | ({} if run.source is None else {SOURCE_TOKENIZER: run.source})
@@ -165,17 +170,24 @@ def write_run(run: Run, folder: Path, **outcome: Any) -> Run:
     hashes = {name: file_hash(folder / name) for name in (MODEL, *tokenizers)}
     config = dataclasses.replace(run.config, **outcome, files=hashes)
     write_json(dataclasses.asdict(config), folder / CONFIG)
+    (folder / MARK).unlink()
     return dataclasses.replace(run, config=config, folder=folder)
 
 
-def check_free(out: Path) -> None:
-    """Refuse an output folder that is neither new nor empty: nothing is ever written over."""
+def check_free(out: Path, begun: Collection[str] = (MODEL, TOKENIZER, SOURCE_TOKENIZER)) -> None:
+    """Refuse an output folder that is neither new nor empty: nothing is ever written over.
+
+    A process that was killed while it wrote the files `begun` has left a mark beside them.
+    """
     if (out / CONFIG).exists():
         raise UserError(f"{out}: holds another run; choose another `out` or remove that folder")
     if (out / TRAINING).exists():
         stopped = "if it was stopped, go on with `resume`; or choose another `out`"
         raise UserError(f"{out}: holds a training that is not finished; {stopped}")
-    if out.exists() and (not out.is_dir() or any(not is_begun(entry.name) for entry in out.iterdir())):
+    ours = begun if (out / MARK).exists() else ()
+    if out.exists() and not (
+        out.is_dir() and all(is_begun(entry.name) or entry.name in ours for entry in out.iterdir())
+    ):
         raise UserError(f"{out}: is not an empty folder; choose another `out`")
 
 

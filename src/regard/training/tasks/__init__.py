@@ -12,6 +12,7 @@ TASKS = {
     "words": "regard.training.tasks.neighbours:Neighbours",
     "pairs": "regard.training.tasks.sentence_pairs:SentencePairs",
     "labels": "regard.training.tasks.labels:Labels",
+    "captions": "regard.training.tasks.captioned_images:CaptionedImages",
 }
 
 
