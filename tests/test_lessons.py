@@ -424,3 +424,16 @@ def test_other_sizes_can_be_set():
 def test_an_unknown_input_from_python():
     with pytest.raises(UserError, match="averaging has no 'q' to set"):
         regard.lesson("averaging", set={"q": 1})
+
+
+def test_embedding():
+    shown = regard.lesson("embedding")
+    one_hot, crossed, squared, near = (step.values for step in shown.steps)
+    assert (one_hot["same kind"], one_hot["other kind"]) == (0, 0)
+    assert crossed["right"] == 1
+    # the rank of U E is at most 4, so the columns of 1 - U E have norms of at least 6 - 4 in all
+    assert 1 / 3 < squared["loss"] < 0.4
+    assert abs(crossed["same kind"] - crossed["other kind"]) < 0.3
+    assert near["same kind"] - near["other kind"] > 0.7
+    with pytest.raises(UserError, match="narrow"):
+        regard.lesson("embedding", set={"width": 6})

@@ -16,6 +16,17 @@ options |= {"steps": 60, "width": 32}
 """
 
 EXERCISES = {
+    "embedding": Exercise(
+        "How wide must the layer be, so that the l2 norm falls below 1/6 on average for six words? Predict "
+        "it from the bound 1 - D / V, then train.",
+        """\
+import regard
+
+for width in (4, 5):
+    squared = regard.lesson("embedding", set={"width": width}).steps[2].values
+    print(width, squared["loss"], 1 - width / 6)
+    assert squared["loss"] > 1 - width / 6 - 1e-6  # never below the bound, so 5 is not enough""",
+    ),
     "counting": Exercise(
         "Add the sentence 'students opened their minds'. What is P(books | their) now? Predict it, then "
         "run the lesson.",

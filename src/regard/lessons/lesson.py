@@ -30,6 +30,7 @@ class Entry:
 
 COURSE = "regard.lessons"
 LESSONS = {  # in the order of the course
+    "embedding": Entry("embeddings:embedding"),
     "counting": Entry("counts:counting"),
     "averaging": Entry("averages:averaging", ("counting",)),
     "window": Entry("averages:window", ("averaging",)),
