@@ -33,10 +33,10 @@ class Reading:
     tokens: list[str]
     given: Tensor | None = None  # the source sentence (1, S) or the image that the state begins with
     given_names: tuple[str, ...] = ()
-    given_pieces: tuple[bytes, ...] = ()  # the bytes of the source's tokens
     image: ShownImage | None = None
     ended: bool = False  # the last token ends the document: the model predicts it and does not read it
     notes: tuple[str, ...] = ()
+    given_pieces: tuple[bytes, ...] = ()  # the bytes of the source's tokens
 
 
 @dataclass(frozen=True)

@@ -38,4 +38,4 @@ def translation_reading(run: Run, text: str, target: str | Sequence[int] | None)
     names, pieces = tuple(map(source.name, given)), tuple(map(source.piece, given))
     read = [tokenizer.name(token) for token in ids]
     source_1S = torch.tensor([given], device=run.language_model.device)
-    return Reading(ids, read, source_1S, names, pieces, ended=True, notes=notes)
+    return Reading(ids, read, source_1S, names, ended=True, notes=notes, given_pieces=pieces)
