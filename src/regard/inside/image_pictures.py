@@ -17,6 +17,7 @@ from regard.inside.pictures import ACCENT, FONT, svg_of, text_mark, title_mark, 
 from regard.inside.record import Map, Record, ShownImage
 
 SIDE, GAP, ACROSS = 128, 14, 6  # pixels of a panel's longer side; panels in a row
+LONGEST_NAME = 20  # letters under a panel
 CRISP = 'shape-rendering="crispEdges"'  # no lines between the regions
 VEIL = 0.82  # the opacity over a region without weight
 
@@ -46,7 +47,7 @@ def _panels(image: ShownImage, names: Sequence[str], weights_TR: np.ndarray, tit
         y = top + number // ACROSS * (high + 2.4 * FONT)
         panel = '<use href="#whole"/>' + _veil(weights_R, image, scale)
         marks.append(f'<g transform="translate({x:.0f} {y:.0f})" {CRISP}>{panel}</g>')
-        marks.append(text_mark(x + wide / 2, y + high + FONT, name, "middle"))
+        marks.append(text_mark(x + wide / 2, y + high + FONT, name, "middle", longest=LONGEST_NAME))
     rows = -(-len(names) // ACROSS)
     across = 8 + min(len(names), ACROSS) * (SIDE + GAP)
     return svg_of(max(across, title_width(title)), top + rows * (high + 2.4 * FONT), marks)

@@ -129,7 +129,9 @@ def doubt(
     changes = [] if say is None else _changes(opened, subject, reading, say)
     doubted = replace(doubt_prediction(subject, epsilon, reading.notes), changes=changes)
     if opened.model.reads == "captions":
-        doubted = replace(doubted, parts="regions", image=reading.image)
+        before = " ".join(reading.tokens[1 : len(subject.ids)]) or "nothing"
+        notes = [*doubted.notes, f"the caption before the word: {before}"]
+        doubted = replace(doubted, parts="regions", image=reading.image, notes=notes)
     if save_edit is not None:
         _save(as_run(run), edit, doubted, save_edit)
     if controls:
