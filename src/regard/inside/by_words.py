@@ -4,6 +4,7 @@ from dataclasses import replace
 
 from regard.errors import UserError
 from regard.inside.record import Map, Record
+from regard.tokens.contract import join_names
 from regard.tokens.word_groups import group_weights, word_groups
 
 
@@ -66,7 +67,7 @@ def _by_words(site_map: Map, record: Record, groups: list[range], given: list[ra
 
 
 def _joined(tokens: list[str], groups: list[range]) -> list[str]:
-    return ["".join(tokens[place] for place in group).strip() or tokens[group[0]] for group in groups]
+    return [join_names(tokens[place] for place in group).strip() or tokens[group[0]] for group in groups]
 
 
 def _total(parts: list[float | None]) -> float | None:

@@ -6,6 +6,7 @@ Shape legend: N tokens of all documents, D documents.
 """
 
 import codecs
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -161,7 +162,7 @@ class Tokenizer(ABC):
     def name(self, token: int) -> str:
         """Return a token for display: `<s>`, `<unk>`, `</s>` or its own text."""
         special = {self.start: "<s>", self.padding: "<pad>", self.unknown: "<unk>", self.end: "</s>"}
-        return special.get(token) or self.token_bytes(token, None).decode("utf-8", "replace")
+        return special.get(token) or show_bytes(self.token_bytes(token, None))
 
     @property
     def end_bytes(self) -> bytes:
@@ -188,3 +189,22 @@ def with_ends(ids: np.ndarray, lengths: np.ndarray, end: int) -> tuple[np.ndarra
     out[is_end] = end
     out[~is_end] = ids
     return out, ends
+
+
+def show_bytes(data: bytes) -> str:
+    """Decode UTF-8. Bytes of a character that was split have codes.
+
+    >>> show_bytes(b"caf\\xc3"), join_names(["caf<c3>", "<a9>", "s"])
+    ('caf<c3>', 'cafés')
+    """
+    shown = data.decode("utf-8", "surrogateescape")
+    return re.sub("[\udc80-\udcff]", lambda byte: f"<{ord(byte[0]) - 0xDC00:02x}>", shown)
+
+
+def join_names(names: Iterable[str]) -> str:
+    """Join the names of tokens. A character that was split is whole again."""
+    return re.sub("(?:<[89a-f][0-9a-f]>)+", _whole_characters, "".join(names))
+
+
+def _whole_characters(codes: re.Match[str]) -> str:
+    return show_bytes(bytes.fromhex(re.sub("[<>]", "", codes[0])))
