@@ -42,10 +42,10 @@ class Embedding(RowModel):
         "weight_decay": 0.0,
         "clip": None,
         "precision": "fp32",
-        "batch": 8,
-        "segment": 32,
+        "batch": 24,
+        "segment": 16,
         "epochs": 20.0,
-        "evaluate_every": 2000,
+        "evaluate_every": 5000,
     }
 
     @dataclass(frozen=True, kw_only=True)
@@ -66,6 +66,8 @@ class Embedding(RowModel):
         0: leave none out."""
 
         def __post_init__(self) -> None:
+            if self.window > 100:
+                raise UserError("`window` must be 100 or less: words further away are no neighbours")
             if self.loss is not None and self.kind != "one-hot":
                 raise UserError("`loss` is for `kind` one-hot; the others have the loss of negative samples")
 

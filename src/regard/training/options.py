@@ -80,9 +80,18 @@ class WordsOptions(TextOptions):
     """The data options of word embeddings."""
 
     unused = dict.fromkeys(
-        ("optimiser", "clip", "weight_decay", "beta2", "label_smoothing", "accumulate", "precision"),
+        (
+            "optimiser",
+            "clip",
+            "weight_decay",
+            "beta2",
+            "label_smoothing",
+            "accumulate",
+            "precision",
+            "compile",
+        ),
         "a step moves only the vectors of its words, by plain gradient descent; give `learning_rate`",
-    )
+    ) | dict.fromkeys(("average", "patience"), "its last vectors are the result; give `epochs`")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
