@@ -204,9 +204,8 @@ def _resume(kind: type[Model], out: Path, given: dict[str, Any], listener: Liste
     advice = "is damaged; its checkpoints are kept: train again into another `out`"
     began = parse_json(Began, (out / TRAINING).read_bytes(), f"{out}: {TRAINING} {advice}")
     if began.sha256 not in (None, began.hash()):
-        raise UserError(
-            f"{out}: {TRAINING} was changed; its checkpoints are kept: train again into another `out`"
-        )
+        kept = "its checkpoints are kept: train again into another `out`"
+        raise UserError(f"{out}: {TRAINING} was changed; {kept}")
     if began.family != family_name(kind):
         raise UserError(f"{out}: holds a {began.family}, not a {family_name(kind)}")
     beginning = began.options
