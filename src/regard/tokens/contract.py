@@ -161,8 +161,12 @@ class Tokenizer(ABC):
 
     def name(self, token: int) -> str:
         """Return a token for display: `<s>`, `<unk>`, `</s>` or its own text."""
-        special = {self.start: "<s>", self.padding: "<pad>", self.unknown: "<unk>", self.end: "</s>"}
-        return special.get(token) or show_bytes(self.token_bytes(token, None))
+        return show_bytes(self.piece(token))
+
+    def piece(self, token: int) -> bytes:
+        """Return the bytes of a token's name. A character of several tokens is whole only in their bytes."""
+        special = {self.start: b"<s>", self.padding: b"<pad>", self.unknown: b"<unk>", self.end: b"</s>"}
+        return special.get(token) or self.token_bytes(token, None)
 
     @property
     def end_bytes(self) -> bytes:
@@ -199,12 +203,3 @@ def show_bytes(data: bytes) -> str:
     """
     shown = data.decode("utf-8", "surrogateescape")
     return re.sub("[\udc80-\udcff]", lambda byte: f"<{ord(byte[0]) - 0xDC00:02x}>", shown)
-
-
-def join_names(names: Iterable[str]) -> str:
-    """Join the names of tokens. A character that was split is whole again."""
-    return re.sub("(?:<[89a-f][0-9a-f]>)+", _whole_characters, "".join(names))
-
-
-def _whole_characters(codes: re.Match[str]) -> str:
-    return show_bytes(bytes.fromhex(re.sub("[<>]", "", codes[0])))
