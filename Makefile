@@ -7,7 +7,7 @@ help:            ## this list
 	@grep -E '^[a-z]+: .*##' $(MAKEFILE_LIST) | sed -E 's/: .*##/\t/'
 
 tests:           ## every test that .ci/run runs
-	$(PYTHON) -m pytest
+	$(PYTHON) -m pytest -n 2 --dist loadfile
 
 fast:            ## the tests that need no training and no browser: two minutes on two cores
 	$(PYTHON) -m pytest -x tests/test_tree.py tests/test_text.py tests/test_tokens.py tests/test_parts.py tests/test_laws.py \

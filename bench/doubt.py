@@ -5,18 +5,22 @@
 
 The part `train` trains every model with a seed and a number of steps, so that the figures can be made again,
 and skips models that are trained. The other parts print the commands, what they print, and write the pictures
-doubt-*.svg. Without wikitext, the models learn from the built-in text. The part `time` measures the seconds
+doubt-*. Without wikitext, the models learn from the built-in text. The part `time` measures the seconds
 of one sheet; run it on a quiet machine.
 """
 
 import argparse
 import os
+import statistics
 import subprocess
 import sys
 import time
 from pathlib import Path
 
 import regard
+from regard.inside.moved_attention import attention_rows, moved_attention
+from regard.inside.subject import label_subject
+from regard.runs.labelled import own_labelled, require_labeller
 
 FORGETTING = ("rnn", "lstm", "gru", "attentive", "transformer", "backpack", "dan", "window", "ngram")
 TEXT = "The game was released in the United States by the"
@@ -25,6 +29,7 @@ LONG = (
     "series to be released in Japan . The album was released on the same day in the United Kingdom , and it "
     "was the most successful of the three . In the first week of its release , it was the second song"
 )
+REVIEW = "the acting was good but the plot was terribly boring"
 HELD = 120_000  # characters of the validation text, which is enough to choose the best step
 PARTS = ("train", "sheet", "say", "heads", "film", "senses", "forget", "controls", "time")
 
@@ -53,6 +58,10 @@ def models(wikitext: Path | None, work: Path) -> dict[str, tuple[str, dict[str, 
             {"film": True, "steps": 400, "evaluate_every": 40},
         ),
         "backpack-senses": ("backpack", {**text, "tokens": "word", "cutoff": 10, "senses": 8, "steps": 500}),
+        "classifier": (
+            "classifier",
+            {"encoder": "bilstm", "pool": "attention", "steps": 300, "evaluate_every": 50},
+        ),
         **forgetting,
     }
 
@@ -84,9 +93,24 @@ def shown(work: Path, *arguments: object) -> float:
 
 
 def sheet(work: Path, out: Path) -> None:
-    """A language model with one attention, and one with four layers."""
+    """A classifier with attention pooling, a language model with one attention, and one with four layers."""
+    shown(work, "doubt", "classifier", "--text", REVIEW, "--out", out / "doubt-classifier.svg")
+    reviews(work)
     for run in ("attentive", "transformer-4"):
         shown(work, "doubt", run, "--text", TEXT, "--out", out / f"doubt-{run}.svg")
+
+
+def reviews(work: Path) -> None:
+    """Move the attention of the classifier on held-out reviews; print the medians."""
+    run = regard.load(work / "classifier")
+    model, texts = require_labeller(run).eval(), own_labelled(run).texts[:20]
+    subjects = [label_subject(model, run.tokenizer, run.config.labels, text) for text in texts]
+    began = time.perf_counter()
+    moved = [moved_attention(one, attention_rows(one), 0.01)[0] for one in subjects]
+    seconds = time.perf_counter() - began
+    for name in ("divergence", "most", "variation", "entropy"):
+        print(f"median {name}: {statistics.median(getattr(one, name) for one in moved):.3f}")
+    print(f"{len(moved)} reviews in {seconds:.1f} s")
 
 
 def say(work: Path, out: Path) -> None:
@@ -103,8 +127,8 @@ def heads(work: Path, out: Path) -> None:
 
 
 def film(work: Path, out: Path) -> None:
-    shown(work, "film", "transformer-4", "--out", out / "doubt-film.svg")
-    shown(work, "film", "transformer-translator", "--out", out / "doubt-film-translator.svg")
+    shown(work, "film", "transformer-4", "--out", out / "doubt-film.png")
+    shown(work, "film", "transformer-translator", "--out", out / "doubt-film-translator.png")
 
 
 def senses(work: Path, out: Path) -> None:

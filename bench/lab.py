@@ -1,6 +1,7 @@
-"""Measure the lab: seconds to the text field, to answers and to pictures, and bytes of a long text.
+r"""Measure the lab: seconds to the text field, to answers and to pictures, and bytes of a long text.
 
-    regard train transformer --layers 6 --heads 6 --width 384 --context 4096 --batch 1 --steps 1 --out runs/big
+    regard train transformer --layers 6 --heads 6 --width 384 --context 4096 --batch 1 --steps 1 \
+        --out runs/big
     python bench/lab.py runs/big
 
 The times are those of a browser (Chromium) on the same machine. Measure on an idle machine.

@@ -241,9 +241,21 @@ LECTURES: dict[str, list[Item]] = {
             "lesson attentive",
             "/The context is the average of the earlier states[^.]*\\. Here keys and values[^.]*\\.",
         ),
+        item(
+            "attention reaches from text to regions of an image",
+            "lesson regions",
+            "right",
+            "said",
+            "moved",
+        ),
     ],
     "002: embeddings, attention, positions": [
-        item("one-hot words, a narrow layer", "lesson walk", "vocabulary", "E"),
+        item(
+            "a one-hot word through a narrow layer and back, with cross-entropy",
+            "lesson embedding",
+            "/The largest output is the word itself[^.]*\\.",
+        ),
+        item("a one-hot word picks a row of E in a trained model", "lesson walk", "vocabulary", "E"),
         item(
             "word embeddings: one-hot words through a narrow layer and back",
             "train embedding --kind one-hot --steps 20 --out one-hot",

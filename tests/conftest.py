@@ -1,5 +1,6 @@
-"""Shared by all tests: one thread where results are compared to the bit, float64 where laws are checked."""
+"""Shared by all tests: one thread in each process, and float64 for the laws."""
 
+import os
 import shutil
 import subprocess
 import sys
@@ -19,6 +20,12 @@ settings.register_profile(
     "regard", deadline=None, max_examples=25, derandomize=True, suppress_health_check=list(HealthCheck)
 )
 settings.load_profile("regard")
+
+
+def pytest_configure() -> None:
+    """Use one thread here and in the commands that tests run: pytest runs a process on each core."""
+    torch.set_num_threads(1)
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 
 @pytest.fixture

@@ -8,15 +8,18 @@ from toy_rows import ToyRows
 
 from regard.models.attentive import Attentive
 from regard.models.backpack import Backpack
+from regard.models.captioner import Captioner
 from regard.models.classifier import Classifier
 from regard.models.contract import LanguageModel
 from regard.models.dan import Dan
 from regard.models.embedding import Embedding
 from regard.models.ngram import Ngram
+from regard.models.reader import Reader
 from regard.models.recurrent import Gru, Lstm, Rnn
 from regard.models.recurrent_translator import RecurrentTranslator
 from regard.models.rows import RowModel
 from regard.models.transformer import Transformer
+from regard.models.transformer_captioner import TransformerCaptioner
 from regard.models.transformer_translator import TransformerTranslator
 from regard.models.window import Window
 from regard.models.wrappers.edited import Edited
@@ -26,6 +29,7 @@ from regard.parts.edits import Scale
 from regard.tokens.contract import Encoded
 
 V, SOURCE = 11, 13  # distinct primes: no transposed axis can pass unseen
+IMAGE, FEATURES = (3, 5, 7), (3, 5)  # channels, height and width in pixels; regions and their features
 Make = Callable[[], LanguageModel]
 
 
@@ -42,12 +46,12 @@ def counted(**options) -> Make:
     return make
 
 
-def trained(kind: type[LanguageModel], **options) -> Make:
+def trained(kind: type[LanguageModel], size: tuple[int, ...] = IMAGE, **options) -> Make:
     def make() -> LanguageModel:
         torch.manual_seed(7)
         if "dropout" in kind.Config.__dataclass_fields__:
             options.setdefault("dropout", 0.0)  # so that training mode can be compared
-        sizes = [SOURCE] if kind.reads == "pairs" else []
+        sizes = {"pairs": [SOURCE], "captions": [size]}.get(kind.reads, [])
         return kind(V, kind.Config(**options), *sizes).eval()
 
     return make
@@ -143,12 +147,20 @@ MODELS: dict[str, Make] = {
     "transformer-translator-2017": trained(
         TransformerTranslator, layers=2, width=10, heads=2, context=41, norm="post", positions="sinusoidal"
     ),
+    "captioner": trained(Captioner, layers=2, width=7, patch=2),
+    "captioner-before": trained(
+        Captioner, cell="gru", width=5, patch=3, regions="patches", score="additive", state="before"
+    ),
+    "captioner-none": trained(Captioner, cell="rnn", width=5, patch=2, score="none"),
+    "captioner-features": trained(Captioner, FEATURES, width=7, score="bilinear"),
+    "transformer-captioner": trained(TransformerCaptioner, layers=2, width=12, heads=3, context=41, patch=2),
     "toy": trained(Toy),
 }
 
 SMALL_LSTM = trained(Lstm, layers=1, width=5)
 SMALL_TRANSFORMER = trained(Transformer, layers=1, width=6, heads=1, context=41)
 SMALL_TRANSLATOR = trained(TransformerTranslator, layers=1, width=6, heads=1, context=41)
+SMALL_CAPTIONER = trained(Captioner, width=5, patch=2)
 ROWS: dict[str, Callable[[], RowModel]] = {
     "embedding": rows(Embedding, width=5),
     "toy-rows": rows(ToyRows),
@@ -165,6 +177,8 @@ ROWS: dict[str, Callable[[], RowModel]] = {
         encoder="transformer", width=10, heads=1, pool="attention", score="scaled-dot"
     ),
     "classifier-bilinear": labels(encoder="dan", width=7, pool="attention", score="bilinear"),
+    "reader-birnn": rows(Reader, encoder="birnn", width=6, dropout=0.0),
+    "reader-transformer": rows(Reader, encoder="transformer", layers=2, width=12, heads=3, dropout=0.0),
     "toy-positions": rows(ToyRows, answers="positions"),
 }
 WRAPPED: dict[str, Make] = {
@@ -177,6 +191,9 @@ WRAPPED: dict[str, Make] = {
     ),
     "edited": edited(SMALL_TRANSFORMER, "layer0.attention"),
     "edited-translator": edited(SMALL_TRANSLATOR, "layer0.cross"),
+    "cache-captioner": cached(SMALL_CAPTIONER),
+    "edited-captioner": edited(SMALL_CAPTIONER, "attention"),
+    "edited-regions": edited(SMALL_CAPTIONER, "regions"),
     "edited-edited": edited(edited(SMALL_LSTM, "hidden"), "layer0.gates"),
     "edited-cache": edited(cached(SMALL_TRANSFORMER), "cache"),
     "edited-mixture": edited(mixed(SMALL_TRANSFORMER, SMALL_LSTM), "member1.hidden"),

@@ -190,7 +190,7 @@ def test_unknown_words_are_not_ranked_and_it_says_why(tmp_path):
         ({"seeds": 0}, "must be 1 or more"),
         ({"minutes": 0.0}, "`minutes` must be above 0"),
         ({"families": ["ngram", "ngram"]}, "ngram is named twice"),
-        ({"families": ["recurrent-translator"]}, "recurrent-translator translates"),
+        ({"families": ["recurrent-translator"]}, "recurrent-translator reads pairs, not text"),
     ],
 )
 def test_mistakes(tmp_path, options, words):

@@ -23,7 +23,7 @@ from regard.inside.attribution import (
 from regard.inside.doubt import doubt_prediction
 from regard.inside.moved_attention import Row, attention_rows, divergence, moved_attention
 from regard.inside.observe import Reading
-from regard.inside.subject import Subject, make_subject
+from regard.inside.subject import NextToken, Subject, make_subject
 from regard.inside.word_vectors import changed_vectors
 from regard.models import family_class
 from regard.models.contract import LanguageModel
@@ -169,7 +169,7 @@ def single_b() -> list[tuple[Subject, int]]:
     ):
         if right >= 0:
             names = tuple(puzzle.vocabulary[token] for token in tokens)
-            chosen.append((Subject(model, (model.start, *tokens), None, answer, "B", names, 1), right))
+            chosen.append((NextToken(model, (model.start, *tokens), None, answer, "B", names, 1), right))
     return chosen[:7]
 
 

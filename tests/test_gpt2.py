@@ -189,18 +189,33 @@ def test_a_run_of_our_own_goes_out(tmp_path: Path, regard_cli):
     ("change", "words"),
     [
         ({"model_type": "llama"}, "a checkpoint of 'llama'; of Hugging Face's models, regard reads"),
-        ({"activation_function": "relu"}, "activation_function is 'relu' where GPT-2 has 'gelu_new'"),
-        ({"n_inner": 17}, "17 wide"),
-        ({"n_layer": 5}, "does not fit config.json"),
-        ({"n_embd": 12}, "does not fit config.json"),
+        ({"activation_function": "tanh"}, "'activation_function' must be one of gelu_new, "),
+        ({"add_cross_attention": True}, "'add_cross_attention' must be one of False; not True"),
+        ({"n_inner": 17}, "the tensor h.0.mlp.c_fc.weight has the shape [6, 24], not [6, 17]"),
+        ({"n_layer": 5}, "the tensor h.1.ln_1.weight is missing"),
+        ({"n_embd": 12}, "the tensor wte.weight has the shape [283, 6], not [283, 12]"),
+        ({"vocab_size": 11}, "the tensor wte.weight has the shape [283, 6], not [11, 6]"),
+        ({"n_head": "2"}, "'n_head' must be a whole number; not '2'"),
+        ({"n_head": None}, "'n_head' must be a whole number; not None"),
+        ({"n_head": 5}, "'width' 6 cannot be divided among 'heads' 5"),
+        ({"n_layer": 10**6}, "'n_layer' must be at most 1000"),
+        ({"n_positions": 10**30}, "'n_positions' must be"),
+        ({"n_positions": 10**9}, "the tensor wpe.weight has the shape [41, 6], not [1000000000, 6]"),
+        ({"vocab_size": -1}, "'vocab_size' must be 1 or more; not -1"),
+        ({"bos_token_id": 1.5}, "'bos_token_id' must be a whole number; not 1.5"),
+        ({"eos_token_id": -5}, "'eos_token_id' must be 0 or more; not -5"),
+        ({"eos_token_id": []}, "'eos_token_id' must be a whole number"),
+        ({"resid_pdrop": "x"}, "'resid_pdrop' must be a number; not 'x'"),
+        ({"layer_norm_epsilon": 0}, "'layer_norm_epsilon' must be above 0"),
     ],
 )
 def test_other_architectures_are_told(tmp_path: Path, change: dict, words: str):
     folder = checkpoint(tmp_path / "gpt2", SHAPES[0])
     config = json.loads((folder / "config.json").read_text())
     (folder / "config.json").write_text(json.dumps(config | change))
-    with pytest.raises(UserError, match=re.escape(words)):
+    with pytest.raises(UserError, match=re.escape(words)) as error:
         regard.load(folder)
+    assert "train the run again" not in str(error.value)
 
 
 @pytest.mark.parametrize(
@@ -217,5 +232,5 @@ def test_missing_files_are_told(tmp_path: Path, name: str, words: str):
 def test_damaged_weights_are_told(tmp_path: Path):
     folder = checkpoint(tmp_path / "gpt2", SHAPES[0])
     (folder / "model.safetensors").write_bytes(b"nothing of the kind")
-    with pytest.raises(UserError, match="does not fit"):
+    with pytest.raises(UserError, match="its weights cannot be read"):
         regard.load(folder)

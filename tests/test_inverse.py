@@ -75,7 +75,7 @@ def test_no_coarse_grid_of_weights_holds_a_smaller_change(double):
     others = [word for word in says_W.unique().tolist() if word != own]
     assert others, "the planted model must say several words"
     for word in others:
-        (change,) = least_changes(subject, rows, tokenizer, word, NAMES)
+        (change,) = least_changes(subject, rows, tokenizer, (word, "it"), NAMES)
         assert change.moved is not None
         # 3% for a local search, and 3% for fewer moves
         assert change.moved <= 1.06 * float(size_W[says_W == word].min())
@@ -98,7 +98,7 @@ def test_the_change_of_all_sites_is_the_least_and_replays_in_the_whole_text(fami
     subject = subject_of(model)
     tokenizer, _ = train_tokenizer([TEXT], TokenOptions(tokens="word"))
     second = int(subject.log_probs()[0].argsort(descending=True)[1])
-    *alone, together = least_changes(subject, attention_rows(subject), tokenizer, second, NAMES)
+    *alone, together = least_changes(subject, attention_rows(subject), tokenizer, (second, "it"), NAMES)
     assert together.moved is not None
     assert together.moved <= min([one.moved for one in alone if one.moved is not None], default=math.inf)
     changed = replace(subject, model=edit_model(model, tokenizer, together.edits)).log_probs()[0].detach()
@@ -114,7 +114,7 @@ def test_attention_that_is_not_used_makes_the_model_say_nothing_else(double):
     subject = subject_of(model)
     tokenizer, _ = train_tokenizer([TEXT], TokenOptions(tokens="word"))
     second = int(subject.log_probs()[0].argsort(descending=True)[1])
-    (change,) = least_changes(subject, attention_rows(subject), tokenizer, second, NAMES)
+    (change,) = least_changes(subject, attention_rows(subject), tokenizer, (second, "it"), NAMES)
     assert change.moved is None
     assert change.edits == ()
     assert change.probability == pytest.approx(change.before, abs=1e-12)
@@ -158,5 +158,32 @@ def test_an_edit_that_doubt_saves_makes_look_say_the_word(tmp_path, regard_cli, 
         (("--save-edit", "edit.json"), "goes with --say"),
     ):
         refused = regard_cli("doubt", "run", "--text", "line", *wrong)
+        assert (refused.returncode, refused.stdout, refused.stderr.count("\n")) == (2, "", 1)
+        assert words in refused.stderr
+
+
+def test_a_label_is_doubted_and_its_edit_replays(tmp_path, regard_cli, monkeypatch):
+    """The pooling decides a label; `regard classify` replays the least change that gives another."""
+    monkeypatch.setattr(moved_attention, "STEPS", 5)
+    (tmp_path / "labelled.tsv").write_text(
+        "".join(f"{w}\tthe {w} film {n % 7}\n" for n in range(60) for w in "ab")
+    )
+    options = {"labelled": str(tmp_path / "labelled.tsv"), "encoder": "dan", "layers": 1, "pool": "attention"}
+    regard.train("classifier", out=str(tmp_path / "run"), steps=60, evaluate_every=60, width=7, **options)
+    other = {"a": "b", "b": "a"}[regard.classify(tmp_path / "run", "the a b")[0].label]
+    doubted = regard.doubt(tmp_path / "run", "the a b", say=other, save_edit=tmp_path / "edit.json")
+    assert [one.sites for one in doubted.moved] == [("pooling",)]
+    (integrated,) = [one for one in doubted.attributions if one.method == "integrated gradients"]
+    assert abs(integrated.gap) < 0.01
+    assert doubted.least is not None
+    shown = regard.classify(tmp_path / "run", "the a b", edit=tmp_path / "edit.json")[0]
+    assert shown.label == doubted.least.word
+    assert shown.probability == pytest.approx(doubted.least.probability, abs=1e-6)
+    for wrong, words in (
+        (("--word", "c"), "the labels are: a, b"),
+        (("--position", "1"), "--position are for"),
+        (("--controls",), "for language models"),
+    ):
+        refused = regard_cli("doubt", "run", "--text", "the a b", *wrong)
         assert (refused.returncode, refused.stdout, refused.stderr.count("\n")) == (2, "", 1)
         assert words in refused.stderr

@@ -2,6 +2,8 @@
 
 import http.client
 import json
+import math
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -89,13 +91,18 @@ def stop_lab(process: subprocess.Popen[str]) -> None:
 
 @pytest.fixture(scope="session")
 def lab_runs(tmp_path_factory) -> Path:
-    """Three small runs in a folder."""
+    """Three small runs in a folder, beside links that leave it or go round in it."""
     folder = tmp_path_factory.mktemp("lab")
     (folder / "text.txt").write_text(f"{TEXT} c b a\n" * 40)
     usual = {"text": str(folder / "text.txt"), "tokens": "word", "hold": 0}
     small = {"layers": 2, "heads": 3, "width": 18, "context": 31, "steps": 7, "batch": 4}
     regard.train("transformer", out=str(folder / "runs" / "transformer"), **usual, **small)
-    regard.train("ngram", out=str(folder / "runs" / "deep" / "ngram"), **usual)
+    regard.train("ngram", out=str(folder / "runs" / "deep" / "ngram"), document="line", **usual)
+    regard.export(str(folder / "runs" / "deep" / "ngram"), to=str(folder / "runs" / "counts.arpa"))
+    outside = tmp_path_factory.mktemp("outside")
+    shutil.copytree(folder / "runs" / "transformer", outside / "secret")
+    (folder / "runs" / "link").symlink_to(outside / "secret")
+    (folder / "runs" / "loop").symlink_to(folder / "runs")
     return folder
 
 
@@ -110,8 +117,34 @@ def test_runs_are_listed_below_a_folder(lab):
     _, _, body = lab.send("/api/runs")
     runs = json.loads(body)["runs"]
     assert {(run["name"], run["family"], run["tokens"], run["reads"]) for run in runs} == {
-        ("transformer", "transformer", "word", "text"), ("deep/ngram", "ngram", "word", "text"),
-    }  # fmt: skip
+        ("transformer", "transformer", "word", "text"),
+        ("deep/ngram", "ngram", "word", "text"),
+        ("counts.arpa", "ngram", "word", "text"),
+    }
+
+
+def test_an_arpa_file_is_read_as_its_run(lab):
+    texts = [lab.done("read", {"run": lab.run(name), "text": TEXT}) for name in ("deep/ngram", "counts.arpa")]
+    first, second = (read["surprisal"][1:] for read in texts)
+    assert first == pytest.approx(second, rel=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "said"),
+    [
+        (["nowhere"], 2, "no such run"),
+        (["empty"], 2, "holds no run"),
+        (["--port", "70000"], 2, "--port"),
+        (["--host", "no.such.host.invalid"], 2, "--host"),
+        (["--host", "192.0.2.1"], 1, "--port"),  # an address of another machine (RFC 5737)
+    ],
+)
+def test_mistakes_on_the_command_line_are_one_line(regard_cli, tmp_path, arguments, code, said):
+    (tmp_path / "empty").mkdir()
+    done = regard_cli("lab", "--no-browser", *arguments)
+    assert (done.returncode, done.stdout) == (code, "")
+    assert said in done.stderr
+    assert done.stderr.count("\n") == 1
 
 
 @pytest.mark.parametrize(
@@ -257,6 +290,13 @@ def test_rows_and_tiles_are_those_of_the_record(lab, lab_runs):
     found = list(lab.ask("tile", tile))
     wanted = (weights_HQK[2, 2:6, 1:6].sqrt() * 255).round().int().flatten().tolist()
     assert found == wanted
+    found = list(lab.ask("tile", {**tile, "gain": 4.0}))
+    assert found == (
+        ((weights_HQK[2, 2:6, 1:6] * 4).clamp(max=1).sqrt() * 255).round().int().flatten().tolist()
+    )
+    found = list(lab.ask("tile", {**tile, "head": -1}))
+    mean_QK = weights_HQK.mean(0)[2:6, 1:6]
+    assert found == (mean_QK.sqrt() * 255).round().int().flatten().tolist()
     mosaic = lab.ask("mosaic", {"of": of, "sites": ["layer0.attention", SITE], "size": 4})
     assert len(mosaic) == 2 * 3 * 4 * 4
     block = weights_HQK[2, 2:4, 0:2].max().sqrt() * 255  # 7 positions in 4 blocks of 2
@@ -288,8 +328,6 @@ def test_an_ngram_shows_its_orders(lab):
     read = lab.done("read", {"run": lab.run("deep/ngram"), "text": TEXT})
     assert read["sites"] == []
     assert read["terms_of"] == "probability"
-    import math
-
     for place in range(1, len(read["tokens"])):
         total = sum(value for _, value in read["terms"][place])
         assert total == pytest.approx(math.exp(-read["surprisal"][place]), rel=1e-4)

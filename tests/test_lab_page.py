@@ -4,8 +4,12 @@ Each visit fails on an error in the console, on a request to another address, an
 sideways. bench/lab_pictures.py makes the pictures of docs/lab/ in the same way.
 """
 
+import ast
 import json
+import shlex
 import shutil
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -183,6 +187,44 @@ def test_the_shown_distribution_is_the_models(visit, lab):  # noqa: F811
     assert words(page, ".compared tbody th") == [one["token"] for one in wanted]
 
 
+def test_the_copied_command_repeats_what_the_page_shows(visit, lab_runs):  # noqa: F811
+    edits = [{"do": "silence", "site": "layer0.attention", "heads": [1]}]
+    page = visit(link("a b 'a'", "attend", edit=json.dumps(edits)))
+    page.wait_for_selector(".compared tbody tr")
+    shown = words(page, ".compared tbody th")
+    page.click("text=Copy as command")
+    program, *arguments = shlex.split(page.evaluate("navigator.clipboard.readText()"))
+    assert program == "regard"
+    done = subprocess.run(
+        [sys.executable, "-m", "regard", *arguments, "--json"], cwd=lab_runs, capture_output=True, check=True
+    )
+    likeliest = [one["token"] for one in json.loads(done.stdout)["likeliest"][-1]]
+    assert shown[: len(likeliest)] == likeliest
+    page.click("text=Copy as Python")
+    code = page.evaluate("navigator.clipboard.readText()")
+    code += "print([token for token, _ in looked.record.likeliest[-1]])"
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=lab_runs, capture_output=True, check=True, text=True
+    )
+    assert ast.literal_eval(done.stdout) == likeliest
+
+
+@pytest.mark.slow
+def test_without_runs_the_lab_trains_one(browser, tmp_path):
+    process, own = start_lab(cwd=tmp_path)
+    page = browser.new_page()
+    try:
+        page.goto(own.address)
+        page.wait_for_selector(".curve polyline[points]:not([points=''])", state="attached", timeout=90_000)
+        page.wait_for_selector(".tokens", timeout=180_000)
+        assert words(page, ".chip") == ["runs/lab"]
+        accessible(page)
+    finally:
+        page.close()
+        stop_lab(process)
+    assert (tmp_path / "runs" / "lab" / "config.json").exists()
+
+
 def test_map_and_mosaic(visit):
     page = visit(link("a b a c a b", "attend", form="map"), dark=True)
     page.wait_for_selector(".scroller canvas")
@@ -202,11 +244,14 @@ def test_map_and_mosaic(visit):
     accessible(page)
     page.locator(".piece .open").nth(5).click()
     page.wait_for_selector(".arcs")
-    assert page.locator(".heads [aria-pressed=true]").first.inner_text() == "2"
+    assert words(page, ".heads .head > :first-child[aria-pressed=true]") == ["2"]
 
 
 def test_two_models_and_the_ladder(visit):
-    page = visit(link("a b a c", runs=("transformer", "deep/ngram")))
+    page = visit(link("a b a c"))
+    page.click("text=Choose models")
+    page.get_by_label("Compare deep/ngram").check()
+    page.keyboard.press("Escape")
     page.wait_for_selector(".ladder tbody tr")
     head = page.locator(".ladder thead button")
     head.nth(1).click()
@@ -215,7 +260,9 @@ def test_two_models_and_the_ladder(visit):
     accessible(page)
     page.click("#tab-attend")
     page.wait_for_selector(".arcs")
-    page.click("text=deep/ngram")
+    page.click("text=Choose models")
+    accessible(page)
+    page.locator(".run button", has_text="deep/ngram").click()
     page.wait_for_selector(".orders tbody tr")
     assert len(words(page, ".orders tbody tr")) == 4
     accessible(page)

@@ -239,6 +239,17 @@ def test_translation():
     assert [row.index(max(row)) for row in grid[:2]] == [2, 1]  # Te at you, amo at love
 
 
+def test_regions():
+    lesson = regard.lesson("regions")
+    assert lesson.value("average") == lesson.value("average of the other scene") == [0.5, 0.5, 0.5, 0.5]
+    assert lesson.value("right") == pytest.approx(math.exp(3) / (math.exp(3) + 1))
+    assert lesson.value("said") == ["red", "circle", "blue", "square"]
+    assert lesson.value("moved") == ["blue", "circle", "blue", "square"]
+    flat = regard.lesson("regions", set={"sharpness": 0.0})
+    assert flat.value("right") == pytest.approx(0.5)
+    assert "too flat" in " ".join(step.says for step in flat.steps)
+
+
 @pytest.mark.parametrize("model", ["transformer", "lstm", "attentive", "backpack"])
 def test_walk(model: str):
     """The numbers of the steps, computed from the weights, end at the model's own probabilities."""
@@ -413,3 +424,16 @@ def test_other_sizes_can_be_set():
 def test_an_unknown_input_from_python():
     with pytest.raises(UserError, match="averaging has no 'q' to set"):
         regard.lesson("averaging", set={"q": 1})
+
+
+def test_embedding():
+    shown = regard.lesson("embedding")
+    one_hot, crossed, squared, near = (step.values for step in shown.steps)
+    assert (one_hot["same kind"], one_hot["other kind"]) == (0, 0)
+    assert crossed["right"] == 1
+    # the rank of U E is at most 4, so the columns of 1 - U E have norms of at least 6 - 4 in all
+    assert 1 / 3 < squared["loss"] < 0.4
+    assert abs(crossed["same kind"] - crossed["other kind"]) < 0.3
+    assert near["same kind"] - near["other kind"] > 0.7
+    with pytest.raises(UserError, match="narrow"):
+        regard.lesson("embedding", set={"width": 6})

@@ -3,6 +3,8 @@
 Shape legend: B rows, T positions, V vocabulary.
 """
 
+from random import Random
+
 import pytest
 import torch
 from families import MODELS, WRAPPED, V
@@ -39,8 +41,8 @@ def model(request, double) -> LanguageModel:
 
 
 def given(model: LanguageModel) -> int | Tensor:
-    """One row, or a source sentence, padding and all."""
-    return 1 if model.given is None else torch.tensor([[5, 2, model.given.padding, 9, 1]])
+    """One row, or a random source sentence or image, padding and all."""
+    return 1 if model.given is None else model.given.random(1, Random(3))
 
 
 def log_probs(model: LanguageModel, look: Look | None = None) -> Tensor:

@@ -25,7 +25,7 @@ def test_the_persons_own_setting_wins(monkeypatch, name, value):
 
 
 @pytest.mark.parametrize(
-    "code", ["import regard; regard.train", "from regard.cli import main; main(['list'])"]
+    "code", ["import regard; regard.train", "from regard.cli import main; main(['evaluate', 'no-run'])"]
 )
 def test_the_variable_is_set_before_torch_is_imported(code):
     environment = {name: value for name, value in os.environ.items() if name not in threads.CHOICES}

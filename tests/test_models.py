@@ -9,6 +9,7 @@ import pytest
 import torch
 
 import regard
+from regard.boundary import build
 from regard.errors import UserError
 from regard.models.attentive import Attentive
 from regard.models.backpack import Backpack
@@ -325,7 +326,7 @@ def test_heads_that_share_their_keys_are_heads_with_equal_keys(double):
         ({"key_value_heads": 0}, "1 or more"),
     ):
         with pytest.raises(UserError, match=words):
-            Transformer.Config(**options, **wrong)
+            build(Transformer.Config, options | wrong)
 
 
 def test_queries_and_keys_with_a_norm_have_bounded_scores(double):

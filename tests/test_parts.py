@@ -6,6 +6,7 @@ import pytest
 import torch
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
+from regard.boundary import build
 from regard.errors import UserError
 from regard.models.transformer import Transformer
 from regard.parts.attention import attend, softmax, softmax_base, weigh
@@ -212,7 +213,7 @@ def test_alibi_slopes_are_the_published_ones():
 )
 def test_impossible_shapes_are_refused(options, words):
     with pytest.raises(UserError, match=words):
-        Transformer.Config(**options)
+        build(Transformer.Config, options)
 
 
 def test_a_full_context_says_so():

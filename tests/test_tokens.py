@@ -9,8 +9,9 @@ from regard.errors import UserError
 from regard.text.documents import Document
 from regard.tokens import words
 from regard.tokens.batches import overlapping_windows, whole_documents, window_batches
-from regard.tokens.choose import TokenOptions, tokenizer_from_json, train_tokenizer
+from regard.tokens.choose import TokenOptions, train_tokenizer
 from regard.tokens.contract import Tokenizer
+from regard.tokens.saved import parse_tokenizer
 
 TEXT = "the cat sat\non the mat\n\nthe end <unk> café\n"
 UNICODE = st.text(
@@ -57,7 +58,7 @@ def test_every_document_ends_with_its_end_and_nothing_else_does(text: str, kind:
     if kind != "word":
         assert (ids == tokenizer.end).sum() == len(ends)
     assert np.array_equal(ids, tokenizer.encode(text).ids_N.numpy())
-    again = tokenizer_from_json(json.loads(json.dumps(tokenizer.to_json())))
+    again = parse_tokenizer(json.dumps(tokenizer.to_json()).encode(), "tokenizer.json")
     assert np.array_equal(ids, again.encode(text).ids_N.numpy())
 
 

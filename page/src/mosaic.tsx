@@ -3,6 +3,7 @@ import { useSignal } from "@preact/signals";
 import { palette } from "./colour";
 import { useStore } from "./context";
 import { isSilent, toggleSilence } from "./edits";
+import { gainOf } from "./heatmap";
 import { columnNames, rowNames } from "./positions";
 import type { Read, ReadQuestion, SiteInfo } from "./protocol";
 
@@ -14,10 +15,11 @@ export function Mosaic({ read, of, site, head }: { read: Read; of: ReadQuestion;
   const sites = read.sites.filter((one) => one.holds === site.holds);
   const bytes = useSignal<{ key: string; names: string; data: Uint8Array } | null>(null);
   const names = sites.map((one) => one.name);
+  const gain = site.holds === "weights" ? gainOf(Math.max(...sites.map((one) => columnNames(read, one).length))) : 1;
   const key = JSON.stringify([of, names]);
   useEffect(() => {
     let late = false;
-    store.channel.mosaic({ of, sites: names, size: SIZE }, "mosaic").then(
+    store.channel.mosaic({ of, sites: names, size: SIZE, gain }, "mosaic").then(
       (data) => !late && (bytes.value = { key, names: String(names), data }),
       (error: unknown) => void store.failed(error),
     );

@@ -27,6 +27,7 @@ export interface TileQuestion {
   rows: number;
   columns: number;
   block?: number;
+  gain?: number;
 }
 
 /** A small map of each head at each site as bytes, `size` by `size` for each. */
@@ -34,6 +35,7 @@ export interface MosaicQuestion {
   of: ReadQuestion;
   sites: string[];
   size?: number;
+  gain?: number;
 }
 
 /** The distribution of the token after a position, with and without the edits. */

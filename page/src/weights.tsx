@@ -68,14 +68,6 @@ export function Weights(props: Props) {
         </h2>
       )}
       {columns.length < seen.length && <p class="note">The {MOST} largest of {seen.length} weights.</p>}
-      {carried.value !== null && (
-        <p class="note" role="status">
-          The weight of “{bare(names.columns[carried.value - site.first_column]!)}” goes to the next word that you choose.{" "}
-          <button class="link" onClick={() => (carried.value = null)}>
-            Cancel
-          </button>
-        </p>
-      )}
       <ul>
         {columns.map((column) => {
           const at = column - site.first_column;
@@ -100,6 +92,14 @@ export function Weights(props: Props) {
           );
         })}
       </ul>
+      {carried.value !== null && (
+        <p class="note" role="status">
+          The weight of “{bare(names.columns[carried.value - site.first_column]!)}” goes to the next word that you choose.{" "}
+          <button class="link" onClick={() => (carried.value = null)}>
+            Cancel
+          </button>
+        </p>
+      )}
     </section>
   );
 }

@@ -19,12 +19,14 @@ if TYPE_CHECKING:
     from regard.runs.formats import load
     from regard.runs.run import Run
     from regard.verbs.align import align
+    from regard.verbs.caption import caption
     from regard.verbs.classify import classify
     from regard.verbs.compare import compare
     from regard.verbs.doubt import doubt
     from regard.verbs.draw import draw
     from regard.verbs.evaluate import evaluate
     from regard.verbs.export import export
+    from regard.verbs.fill import fill
     from regard.verbs.film import film
     from regard.verbs.forget import forget
     from regard.verbs.generate import generate
@@ -34,6 +36,7 @@ if TYPE_CHECKING:
     from regard.verbs.list import list
     from regard.verbs.look import look
     from regard.verbs.puzzle import puzzle
+    from regard.verbs.scenes import scenes
     from regard.verbs.score import score
     from regard.verbs.senses import senses
     from regard.verbs.trace import trace
@@ -45,6 +48,7 @@ __version__ = "0.2.0"
 
 _VERBS = (
     "align",
+    "caption",
     "classify",
     "compare",
     "doubt",
@@ -52,6 +56,7 @@ _VERBS = (
     "evaluate",
     "export",
     "film",
+    "fill",
     "forget",
     "generate",
     "heads",
@@ -60,6 +65,7 @@ _VERBS = (
     "list",
     "look",
     "puzzle",
+    "scenes",
     "score",
     "senses",
     "trace",
@@ -87,6 +93,7 @@ __all__ = [
     "UserError",
     "align",
     "cached",
+    "caption",
     "classify",
     "compare",
     "doubt",
@@ -94,6 +101,7 @@ __all__ = [
     "edited",
     "evaluate",
     "export",
+    "fill",
     "film",
     "forget",
     "generate",
@@ -106,6 +114,7 @@ __all__ = [
     "mix",
     "puzzle",
     "save_edits",
+    "scenes",
     "score",
     "senses",
     "trace",

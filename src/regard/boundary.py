@@ -7,18 +7,25 @@ checks their types and ranges.
 """
 
 import dataclasses
+import inspect
 import json
 import re
 from collections.abc import Callable, Mapping
-from functools import cache
-from typing import Any, Protocol, TypeVar, get_args, get_type_hints, runtime_checkable
+from functools import cache, wraps
+from pathlib import Path
+from typing import Any, ParamSpec, Protocol, TypeVar, get_args, get_type_hints, runtime_checkable
 
+from annotated_types import BaseMetadata, GroupedMetadata
 from pydantic import TypeAdapter, ValidationError
 
 from regard.errors import UserError
 
 T = TypeVar("T")
+P = ParamSpec("P")
 MAX_DEPTH = 32  # nested brackets of a JSON text; files that this package writes have at most eight
+MAX_BYTES = 1 << 28  # of a JSON file; the largest tokenizers have some 20 MB
+# A string may lack its end, so that the search never goes back: its time is linear in the length of the text.
+MARKS = re.compile(rb'"(?:[^"\\]++|\\.)*+(?:"|\\?\Z)|[\[{]|[\]}]', re.DOTALL)
 MESSAGES = {  # for pydantic's error types
     "int_type": "must be a whole number",
     "int_from_float": "must be a whole number",
@@ -34,11 +41,11 @@ MESSAGES = {  # for pydantic's error types
     "unexpected_keyword_argument": "is not known here",
     "extra_forbidden": "is not known here",
 }
-BOUNDS = {  # pydantic's error type: the key of the bound, and its word
-    "greater_than": ("gt", "above"),
-    "greater_than_equal": ("ge", "at least"),
-    "less_than": ("lt", "below"),
-    "less_than_equal": ("le", "at most"),
+BOUNDS = {  # for pydantic's error types
+    "greater_than": "must be above {gt}",
+    "greater_than_equal": "must be {ge} or more",
+    "less_than": "must be below {lt}",
+    "less_than_equal": "must be at most {le}",
 }
 
 
@@ -76,6 +83,51 @@ class SupportsItem(Protocol):
     def item(self) -> Any: ...
 
 
+def check_ranges(verb: Callable[P, T]) -> Callable[P, T]:
+    """Check the numbers of a verb's arguments against the ranges in their types, before the verb runs."""
+
+    @cache
+    def numbers() -> Any:
+        hints, parameters = get_type_hints(verb, include_extras=True), inspect.signature(verb).parameters
+        bounded = [
+            (name, hints[name], parameters[name].default) for name in parameters if _bounded(hints[name])
+        ]
+        return dataclasses.make_dataclass(verb.__name__, bounded, frozen=True, kw_only=True)
+
+    @wraps(verb)
+    def checked(*arguments: P.args, **named: P.kwargs) -> T:
+        given = inspect.signature(verb).bind(*arguments, **named).arguments
+        names = {field.name for field in dataclasses.fields(numbers())}
+        build(numbers(), {name: value for name, value in given.items() if name in names})
+        return verb(*arguments, **named)
+
+    return checked
+
+
+def _bounded(hint: Any) -> bool:
+    """Whether a type has a range, or one of its parts has."""
+    return isinstance(hint, BaseMetadata | GroupedMetadata) or any(map(_bounded, get_args(hint)))
+
+
+def read_json(path: Path, where: str) -> Any:
+    """Read a JSON file as plain Python values. Its length and its nesting are checked before it is parsed."""
+    text = read_bytes(path, where)
+    check_depth(text, where)
+    try:
+        return json.loads(text)
+    except ValueError as error:
+        raise UserError(f"{where}: is not JSON ({error})") from None
+
+
+def read_bytes(path: Path, where: str) -> bytes:
+    """Read a file of JSON, if it is not far too long."""
+    with path.open("rb") as file:
+        text = file.read(MAX_BYTES + 1)
+    if len(text) > MAX_BYTES:
+        raise UserError(f"{where}: has more than {MAX_BYTES:,} bytes")
+    return text
+
+
 def parse_json(kind: Callable[..., T], text: bytes, where: str) -> T:
     """Make a frozen dataclass from JSON. An error is one line with the file, the field and the mistake."""
     check_depth(text, where)
@@ -83,6 +135,8 @@ def parse_json(kind: Callable[..., T], text: bytes, where: str) -> T:
         return _adapter(kind).validate_json(text, strict=True)
     except ValidationError as error:
         raise UserError(f"{where}: {quote_fields(_mistake(error))}") from None
+    except UserError as error:  # of a __post_init__
+        raise UserError(f"{where}: {quote_fields(str(error))}") from None
 
 
 def quote_fields(mistake: str) -> str:
@@ -93,7 +147,7 @@ def quote_fields(mistake: str) -> str:
 def check_depth(text: bytes, where: str) -> None:
     """Refuse JSON with so many nested brackets that a parser could overflow its stack."""
     depth = 0
-    for mark in re.finditer(rb'"(?:[^"\\]|\\.)*"|[\[{]|[\]}]', text):
+    for mark in MARKS.finditer(text):
         depth += {b"[": 1, b"{": 1, b"]": -1, b"}": -1}.get(mark.group(), 0)
         if depth > MAX_DEPTH:
             raise UserError(f"{where}: has more than {MAX_DEPTH} nested brackets")
@@ -113,8 +167,7 @@ def _mistake(error: ValidationError) -> str:
     if kind == "literal_error":
         return f"{name}must be one of {_choices(context['expected'])}; not {value}"
     if kind in BOUNDS:
-        key, word = BOUNDS[kind]
-        return f"{name}must be {word} {context[key]}; not {value}"
+        return f"{name}{BOUNDS[kind].format(**context)}; not {value}"
     return f"{name}{MESSAGES.get(kind, first['msg'])}; not {value}"
 
 

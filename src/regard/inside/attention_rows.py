@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from regard.errors import UserError
-from regard.models.contract import LanguageModel
+from regard.models.model import Model
 from regard.parts.edits import visible
 from regard.parts.look import Look, Place, Site
 
@@ -43,7 +43,7 @@ class Recorder:
         return keep
 
 
-def weight_sites(model: LanguageModel, purpose: str) -> list[Site]:
+def weight_sites(model: Model, purpose: str) -> list[Site]:
     """Return the sites that hold attention weights.
 
     For a family without attention weights, raise an error that names its gates, cells and hidden states.

@@ -119,7 +119,7 @@ def rollout(subject: Subject, rows: dict[str, Row]) -> Tensor | None:
     ]
     layers = [site for site in own if "layer" in site.name]
     # The product leaves out paths beside the layers: copied words, and the senses of a Backpack.
-    if not layers or len(layers) != len(own):
+    if not layers or len(layers) != len(own) or subject.rows != "read":
         return None
     recorder = Recorder(layers)
     with torch.no_grad():

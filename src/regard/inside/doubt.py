@@ -20,7 +20,6 @@ from regard.inside.controls import Control
 from regard.inside.least_change import LeastChange, least_changes
 from regard.inside.moved_attention import Moved, Row, attention_rows, moved_attention
 from regard.inside.pictures import heat_map
-from regard.inside.residual_stream import single_token
 from regard.inside.subject import Subject
 from regard.parts.look import Side
 from regard.tables import Table, TableRows
@@ -120,15 +119,14 @@ def _rows(subject: Subject) -> dict[str, Row]:
 
 
 def changes_to_say(
-    subject: Subject, tokenizer: Tokenizer, word: str, names: Mapping[Side, Sequence[str]]
+    subject: Subject, tokenizer: Tokenizer, word: tuple[int, str], names: Mapping[Side, Sequence[str]]
 ) -> list[LeastChange]:
-    """Search for the least change of attention that makes the model say a word."""
-    token = single_token(tokenizer, word)
+    """Search for the least change of attention that makes the model say a word, or give a label."""
     with torch.no_grad():
         says = int(subject.log_probs()[0].argmax())
-    if says == token:
-        raise UserError(f"the model says “{word}” here already: `say` names another word")
-    return least_changes(subject, _rows(subject), tokenizer, token, names)
+    if says == word[0]:
+        raise UserError(f"the model says “{word[1]}” here already: `say` names another word")
+    return least_changes(subject, _rows(subject), tokenizer, word, names)
 
 
 def picture(doubt: Doubt) -> str:

@@ -56,7 +56,7 @@ def _panel(points: list[dict[str, Any]], title: str, colour: altair.Color | None
         x=altair.X("step:Q", title="step"), y=altair.Y("value:Q", title=None, scale=scale)
     )
     if colour is None:
-        drawn = lines.mark_line(point=True, color="#222")
+        drawn = lines.mark_line(point=altair.OverlayMarkDef(size=20, color="#222"), color="#222")
     else:
         drawn = lines.mark_line(point=altair.OverlayMarkDef(size=12), strokeWidth=1.5).encode(
             color=colour, detail="head:N"

@@ -14,8 +14,6 @@ from regard.inside.edit_model import edit_model
 from regard.inside.inverse import LEAST, Search, Weights
 from regard.inside.moved_attention import Row, put
 from regard.inside.subject import Subject
-from regard.models.contract import LanguageModel
-from regard.models.model import as_kind
 from regard.parts.edits import Move
 from regard.parts.look import Side
 from regard.tokens.contract import Tokenizer
@@ -51,12 +49,12 @@ def least_changes(
     subject: Subject,
     rows: Mapping[str, Row],
     tokenizer: Tokenizer,
-    word: int,
+    word: tuple[int, str],
     names: Mapping[Side, Sequence[str]],
 ) -> list[LeastChange]:
     """Return the least change in each site alone, then in all sites together.
 
-    `names` are the names of the positions on each side."""
+    `word` is the token or label with its name; `names` are those of the positions on each side."""
     alone = dict[str, Weights | None]()
     changes = list[LeastChange]()
     state = subject.prefix(1)
@@ -67,14 +65,14 @@ def least_changes(
         return subject.step(state.pick(rows_W), put(weights))
 
     for name, row in rows.items():
-        search = Search(predict, {name: row}, word)
+        search = Search(predict, {name: row}, word[0])
         alone[name] = search.least()
-        changes.append(_replayed(subject, search, tokenizer, alone[name], names))
+        changes.append(_replayed(subject, search, tokenizer, word[1], alone[name], names))
     if len(rows) > 1:
-        search = Search(predict, rows, word)
+        search = Search(predict, rows, word[0])
         # the change of one site is also a change of all of them
         known = [search.own() | found for found in alone.values() if found is not None]
-        changes.append(_replayed(subject, search, tokenizer, search.least(known), names))
+        changes.append(_replayed(subject, search, tokenizer, word[1], search.least(known), names))
     return changes
 
 
@@ -82,19 +80,18 @@ def _replayed(
     subject: Subject,
     search: Search,
     tokenizer: Tokenizer,
+    name: str,
     found: Weights | None,
     names: Mapping[Side, Sequence[str]],
 ) -> LeastChange:
     """Measure the change by reading the whole text again with its edits, as `regard look` does."""
     sites = subject.model.sites()
-    name = tokenizer.name(search.word)
     with torch.no_grad():
         before = float(subject.log_probs()[0, search.word].exp())
         if found is None:
             return LeastChange(name, tuple(search.rows), None, before, search.highest, (), ())
-        moves = moves_to(found, search.rows, len(subject.ids) - 1)
-        model = as_kind(edit_model(subject.model, tokenizer, moves), LanguageModel)
-        changed = replace(subject, model=model)
+        moves = moves_to(found, search.rows, subject.row)
+        changed = replace(subject, model=edit_model(subject.model, tokenizer, moves))
         after = float(changed.log_probs()[0, search.word].exp())
     columns = [names[sites[move.site].columns] for move in moves]
     words = tuple((column[move.source], column[move.to]) for move, column in zip(moves, columns, strict=True))

@@ -119,9 +119,9 @@ def _normalised(weights_K: Tensor) -> Tensor:
 
 
 def attention_rows(subject: Subject) -> dict[str, Row]:
-    """Return the weights of the last position, for every site whose rows are read positions."""
+    """Return the weights that decide the prediction: the last position's, or those of a pooling."""
     sites = weight_sites(subject.model, "to doubt")
-    recorder = Recorder(site for site in sites if site.rows == "read")
+    recorder = Recorder(site for site in sites if site.rows == subject.rows)
     with torch.no_grad():
         subject.step(subject.prefix(1), recorder.look())
     rows = {}

@@ -14,10 +14,11 @@ import torch
 from torch import Tensor
 
 from regard.errors import UserError
-from regard.inside.record import Map, Record, checked
+from regard.inside.record import Map, Record, ShownImage, checked
 from regard.models.contract import LanguageModel, Parts, Prediction, State
 from regard.models.model import Model
 from regard.parts.look import Look, Site, Weights
+from regard.probabilities.measures import check_log_probs
 from regard.tokens.contract import Tokenizer
 
 ALL_ROWS = 512  # for a longer text only the last row is computed, unless rows are named
@@ -30,8 +31,9 @@ class Reading:
 
     ids: list[int]  # the first is the start token
     tokens: list[str]
-    given: Tensor | None = None  # (1, S): the source sentence that the state begins with
+    given: Tensor | None = None  # the source sentence (1, S) or the image that the state begins with
     given_names: tuple[str, ...] = ()
+    image: ShownImage | None = None
     ended: bool = False  # the last token ends the document: the model predicts it and does not read it
     notes: tuple[str, ...] = ()
 
@@ -83,6 +85,7 @@ def observe(model: LanguageModel, tokenizer: Tokenizer, reading: Reading, wanted
         likeliest=told.likeliest,
         ranks=told.ranks,
         given=list(reading.given_names) or None,
+        image=reading.image,
         maps=maps_of(look, sites, reading, wanted, first, last),
         parts=parts,
         parts_at=places,
@@ -237,6 +240,7 @@ class _Told:
     ) -> None:
         """Add the positions from `start` to `stop`, and the figures of the token after each position."""
         log_probs_TV = prediction.log_probs()[0].cpu()
+        check_log_probs(log_probs_TV)
         best = log_probs_TV.exp().topk(min(top, log_probs_TV.shape[1]), 1)
         for indices, values in zip(best.indices.tolist(), best.values.tolist(), strict=True):
             self.likeliest.append(

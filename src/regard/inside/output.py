@@ -12,6 +12,7 @@ import torch
 
 from regard.errors import UserError
 from regard.inside.drawing import chart_to_svg, svg_to_png
+from regard.inside.image_pictures import overlays, region_maps
 from regard.inside.page import page
 from regard.inside.pictures import Panel, arcs, bars, before_and_after, draw, heat_map, mosaic
 from regard.inside.record import Map, Record
@@ -73,6 +74,8 @@ def picture(record: Record, form: Form = "auto", title: str = "") -> str:
     `auto` draws one map if there is one, small maps if there are several, and the terms if there is none.
     """
     maps = [site_map for site_map in record.maps.values() if site_map.site.holds != "scores"]
+    if form == "auto" and record.image is not None and region_maps(record):
+        return overlays(record, title)
     if form == "auto":
         form = (
             "parts" if not maps else "map" if sum(len(site_map.heads) for site_map in maps) == 1 else "mosaic"

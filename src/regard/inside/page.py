@@ -10,6 +10,7 @@ from typing import Any
 
 from torch import Tensor
 
+from regard.inside.image_pictures import data_uri
 from regard.inside.record import Map, Record
 
 WHOLE, COARSE = 512, 256  # a map of more than 512 positions is shown as 256 blocks
@@ -20,6 +21,7 @@ def page(record: Record, title: str, before: Record | None = None) -> str:
     data = {
         "tokens": record.tokens,
         "given": record.given,
+        "image": None if record.image is None else record.image.to_json() | {"src": data_uri(record.image)},
         "right": None if record.right is None else sorted(record.right),
         **_version(record),
         "before": None if before is None else _version(before),

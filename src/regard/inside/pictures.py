@@ -60,18 +60,18 @@ def heat_map(
     marks = [_map(weights_QK, left, top, size)]
     every = _every(size)
     marks += [
-        _text(left - 4, top + (q + 0.5) * size, rows[q], "end", longest=WIDER)
+        text_mark(left - 4, top + (q + 0.5) * size, rows[q], "end", longest=WIDER)
         for q in range(0, queries, every)
     ]
     marks += [
-        _text(left + (k + 0.5) * size, top - 4, columns[k], "start", turned=True)
+        text_mark(left + (k + 0.5) * size, top - 4, columns[k], "start", turned=True)
         for k in range(0, keys, every)
     ]
     for q, k in sorted(right):
         marks.append(_frame(left + k * size, top + q * size, size, size))
     if title:
-        marks.append(_title(title))
-    return _svg(max(left + keys * size + 8, _wide(title)), top + queries * size + 8, marks)
+        marks.append(title_mark(title))
+    return svg_of(max(left + keys * size + 8, title_width(title)), top + queries * size + 8, marks)
 
 
 def arcs(
@@ -88,7 +88,7 @@ def arcs(
     step, reach = FONT * 1.5, 240
     left, top = _label_width(rows), 3 * FONT
     strongest = float(weights_QK.max()) or 1.0
-    marks = [_title(title)] if title else []
+    marks = [title_mark(title)] if title else []
 
     def line(q: int, k: int, stroke: str) -> str:
         start, end = top + q * step, top + k * step
@@ -104,10 +104,10 @@ def arcs(
         marks.append(line(q, k, stroke))
     dashed = f'stroke="{ACCENT}" stroke-width="1.5" stroke-dasharray="4 3"'
     marks += [line(q, k, dashed) for q, k in sorted(right)]
-    marks += [_text(left, top + q * step, word, "end") for q, word in enumerate(rows)]
-    marks += [_text(left + reach + 6, top + k * step, word, "start") for k, word in enumerate(columns)]
-    return _svg(
-        max(left + reach + _label_width(columns), _wide(title)),
+    marks += [text_mark(left, top + q * step, word, "end") for q, word in enumerate(rows)]
+    marks += [text_mark(left + reach + 6, top + k * step, word, "start") for k, word in enumerate(columns)]
+    return svg_of(
+        max(left + reach + _label_width(columns), title_width(title)),
         top + max(len(rows), len(columns)) * step,
         marks,
     )
@@ -142,14 +142,16 @@ def mosaic(
     widest = max(len(panel.maps_HQK) for panel in panels)
     names, top = _label_width([panel.name for panel in panels], longest=WIDER), (2.0 if title else 0.5) * FONT
     left = names + (_label_width(rows) if rows else 0)
-    marks, high = [_title(title)] if title else [], side + gap + FONT
+    marks, high = [title_mark(title)] if title else [], side + gap + FONT
     for s, (panel, maps) in enumerate(zip(panels, legible, strict=True)):
         y = top + s * high + FONT
-        marks.append(_text(names - 6, y + side / 2, panel.name, "end", longest=WIDER))
+        marks.append(text_mark(names - 6, y + side / 2, panel.name, "end", longest=WIDER))
         marks += _side_labels(rows, left - 4, y, turned=False)
         for h, (map_QK, _) in enumerate(maps):
             x = left + h * (side + gap)
-            marks.append(_text(x + side / 2, y - 6, panel.heads[h] if panel.heads else f"head {h}", "middle"))
+            marks.append(
+                text_mark(x + side / 2, y - 6, panel.heads[h] if panel.heads else f"head {h}", "middle")
+            )
             marks.append(_image(map_QK, x, y, side, side))
             width, height = side / map_QK.shape[1], side / map_QK.shape[0]
             marks += [_frame(x + k * width, y + q * height, width, height) for q, k in sorted(right)]
@@ -160,7 +162,7 @@ def mosaic(
     for h in range(len(panels[-1].maps_HQK)):
         marks += _side_labels(columns, left + h * (side + gap), bottom + 4, turned=True)
     height = bottom + gap + 4 + (_label_width(columns) if columns else 0)
-    return _svg(max(left + widest * (side + gap), _wide(title)), height, marks)
+    return svg_of(max(left + widest * (side + gap), title_width(title)), height, marks)
 
 
 def _side_labels(words: Sequence[str], x: float, y: float, turned: bool) -> list[str]:
@@ -170,8 +172,8 @@ def _side_labels(words: Sequence[str], x: float, y: float, turned: bool) -> list
     step = SIDE / len(words)
     places = range(0, len(words), _every(step))
     if turned:
-        return [_text(x + (place + 0.5) * step, y, words[place], "end", turned=True) for place in places]
-    return [_text(x, y + (place + 0.5) * step, words[place], "end") for place in places]
+        return [text_mark(x + (place + 0.5) * step, y, words[place], "end", turned=True) for place in places]
+    return [text_mark(x, y + (place + 0.5) * step, words[place], "end") for place in places]
 
 
 def before_and_after(before: str, after: str, title: str) -> str:
@@ -187,7 +189,7 @@ def before_and_after(before: str, after: str, title: str) -> str:
     for x, name, picture in ((0.0, "before", before), (left + gap, "after", after)):
         marks.append(f'<text x="{x + 8:.0f}" y="{head - 0.4 * FONT:.1f}" fill="{ACCENT}">{name}</text>')
         marks.append(f'<g transform="translate({x:.0f} {head:.0f})">{picture.strip()}</g>')
-    return _svg(width, head + max(top, bottom), marks)
+    return svg_of(width, head + max(top, bottom), marks)
 
 
 def _size(svg: str) -> tuple[float, float]:
@@ -200,20 +202,20 @@ def bars(shares_K: np.ndarray, words: Sequence[str], title: str = "") -> str:
     """Draw a bar for each word, orange below 0: a row of weights, or the terms of a mixture or a score."""
     step, width = FONT * 1.6, 320
     left, top = _label_width(words, longest=WIDER), (3.0 if title else 1.0) * FONT
-    marks = [_title(title)] if title else []
+    marks = [title_mark(title)] if title else []
     most, least = max(float(shares_K.max()), 0.0), min(float(shares_K.min()), 0.0)
     scale = width / max(most - least, 1e-9)
     # Bars below 0 and their numbers lie to the left of zero.
     zero = left - least * scale + (50 if least < 0 else 0)
     for k, share in enumerate(shares_K.tolist()):
         y, length = top + k * step, abs(share) * scale
-        marks.append(_text(left - 6, y + FONT / 2, words[k], "end", longest=WIDER))
+        marks.append(text_mark(left - 6, y + FONT / 2, words[k], "end", longest=WIDER))
         x, colour = (zero, "#0072B2") if share >= 0 else (zero - length, ACCENT)
         marks.append(f'<rect x="{x:.1f}" y="{y:.1f}" width="{length:.2f}" height="{FONT}" fill="{colour}"/>')
         label = f"{share:.3f}" if abs(share) >= 0.01 or share == 0 else f"{share:.1e}"
         label_x, anchor = (zero + length + 6, "start") if share >= 0 else (zero - length - 6, "end")
-        marks.append(_text(label_x, y + FONT / 2, label, anchor))
-    return _svg(max(zero + most * scale + 60, _wide(title)), top + len(words) * step, marks)
+        marks.append(text_mark(label_x, y + FONT / 2, label, anchor))
+    return svg_of(max(zero + most * scale + 60, title_width(title)), top + len(words) * step, marks)
 
 
 def table(
@@ -226,17 +228,19 @@ def table(
     """Draw a table with a word in every square, shaded by the word's share."""
     wide, high = 0.62 * FONT * LONGEST + 8, FONT * 1.8
     left, top = _label_width(rows, WIDER), (4.5 if title else 2.5) * FONT
-    marks = [_title(title)] if title else []
-    marks += [_text(left + (k + 0.5) * wide, top - FONT, word, "middle") for k, word in enumerate(columns)]
+    marks = [title_mark(title)] if title else []
+    marks += [
+        text_mark(left + (k + 0.5) * wide, top - FONT, word, "middle") for k, word in enumerate(columns)
+    ]
     for q, row in enumerate(rows):
-        marks.append(_text(left - 6, top + (q + 0.5) * high, row, "end", longest=WIDER))
+        marks.append(text_mark(left - 6, top + (q + 0.5) * high, row, "end", longest=WIDER))
         for k in range(len(columns)):
             share, x, y = float(shares_QK[q, k]), left + k * wide, top + q * high
             size = f'width="{wide:.1f}" height="{high:.1f}"'
             marks.append(f'<rect x="{x:.1f}" y="{y:.1f}" {size} fill="{shade(share)}" stroke="#ddd"/>')
-            label = _text(x + wide / 2, y + high / 2, words[q][k], "middle")
+            label = text_mark(x + wide / 2, y + high / 2, words[q][k], "middle")
             marks.append(label.replace("<text", '<text fill="white"', 1) if share > 0.55 else label)
-    return _svg(max(left + len(columns) * wide + 8, _wide(title)), top + len(rows) * high + 8, marks)
+    return svg_of(max(left + len(columns) * wide + 8, title_width(title)), top + len(rows) * high + 8, marks)
 
 
 def draw(
@@ -306,11 +310,13 @@ def _label_width(words: Sequence[str], longest: int = LONGEST) -> float:
     return 12 + 0.62 * FONT * max((len(shown(word, longest)) for word in words), default=0)
 
 
-def _wide(title: str) -> float:
+def title_width(title: str) -> float:
     return 16 + 0.62 * FONT * len(title)
 
 
-def _text(x: float, y: float, word: str, anchor: str, turned: bool = False, longest: int = LONGEST) -> str:
+def text_mark(
+    x: float, y: float, word: str, anchor: str, turned: bool = False, longest: int = LONGEST
+) -> str:
     turn = f' transform="rotate(-90 {x:.1f} {y:.1f})"' if turned else ""
     middle = f' dominant-baseline="middle"{turn}>'
     return (
@@ -318,7 +324,7 @@ def _text(x: float, y: float, word: str, anchor: str, turned: bool = False, long
     )
 
 
-def _title(title: str) -> str:
+def title_mark(title: str) -> str:
     return f'<text x="8" y="{1.2 * FONT:.1f}" font-weight="bold">{escape(shown(title, 200))}</text>'
 
 
@@ -361,7 +367,7 @@ def _pixels(weights_QK: np.ndarray) -> bytes:
     )
 
 
-def _svg(width: float, height: float, marks: Sequence[str]) -> str:
+def svg_of(width: float, height: float, marks: Sequence[str]) -> str:
     size = f'width="{width:.0f}" height="{height:.0f}" viewBox="0 0 {width:.0f} {height:.0f}"'
     style = f'font-family="DejaVu Sans, Arial, sans-serif" font-size="{FONT}" fill="{DARK}"'
     return (

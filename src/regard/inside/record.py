@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -98,6 +99,20 @@ class Map:
 
 
 @dataclass(frozen=True)
+class ShownImage:
+    """The image with which the state began, and its regions."""
+
+    pixels: np.ndarray  # (height, width, 3), bytes
+    columns: int  # of the grid of regions
+    # Left, top, right and bottom of each region, in pixels. A region outside the image has an area of 0.
+    boxes: tuple[tuple[float, float, float, float], ...]
+
+    def to_json(self) -> dict[str, Any]:
+        height, width, _ = self.pixels.shape
+        return {"width": width, "height": height, "columns": self.columns, "regions": list(self.boxes)}
+
+
+@dataclass(frozen=True)
 class Record(Table):
     """A model's reading of one text."""
 
@@ -105,7 +120,7 @@ class Record(Table):
     ids: list[int]
     surprisal: list[float | None]  # -log P of each token in nats, predicted at the position before the token
     likeliest: list[list[tuple[str, float]]]  # the likeliest next tokens at each position, with probabilities
-    given: list[str] | None = None  # the tokens of the source sentence with which the state began
+    given: list[str] | None = None  # the tokens of the source sentence, or the numbers of the regions
     maps: dict[str, Map] = field(default_factory=dict)  # a map for each watched site
     parts: Parts | None = None  # the terms of the predictions at the positions `parts_at`
     parts_at: list[int] = field(default_factory=list)
@@ -115,6 +130,7 @@ class Record(Table):
     labels: list[tuple[str, float]] | None = None  # the likeliest labels of the text, with probabilities
     # The place of each token among all tokens, the likeliest first: 1, 2, ...; None where surprisal is None.
     ranks: list[int | None] = field(default_factory=list)
+    image: ShownImage | None = None  # the image with which the state began
 
     def weights(self) -> dict[str, Map]:
         """The maps that hold weights."""
@@ -172,6 +188,7 @@ class Record(Table):
             ],
             **({} if self.labels is None else {"labels": dict(self.labels)}),
             "given": self.given,
+            "image": None if self.image is None else self.image.to_json(),
             "right": None if self.right is None else sorted(self.right),
             "maps": {site: site_map.to_json() for site, site_map in self.maps.items()},
             "parts": predicted,

@@ -14,6 +14,7 @@ from regard.errors import UserError
 from regard.inside.pictures import bars, heat_map, table
 from regard.models.contract import LanguageModel
 from regard.parts.look import Look, Place
+from regard.probabilities.measures import check_log_probs
 from regard.tables import Table, TableRows
 from regard.tokens.contract import Tokenizer
 
@@ -74,6 +75,7 @@ def lens(model: LanguageModel, tokenizer: Tokenizer, text: str) -> Traced:
         change = Look(changes={names[-1]: partial(_instead, look.values[name])})
         prediction, _ = model.read_from_start(ids, look=change)
         best = prediction.log_probs()[0].max(1)
+        check_log_probs(best.values)
         words.append([tokenizer.name(token) for token in best.indices.tolist()])
         values.append(best.values.exp())
     about = "the likeliest word after each layer"

@@ -49,7 +49,7 @@ def scatter(points: Sequence[Point], arrows: Sequence[Arrow], title: str, axes: 
             f'<circle cx="{x:.1f}" cy="{y:.1f}" r="{radius}" fill="{colour}"><title>'
             f"{escape(shown(point.word, 200))}: {point.x:.3f}, {point.y:.3f}</title></circle>"
         )
-        box = _free_box(x, y, shown(point.word), taken)
+        box = _free_box(x, y, shown(point.word), point.asked, taken)
         if box is not None:
             taken.append(box)
             weight = ' font-weight="bold"' if point.asked else ""
@@ -104,9 +104,9 @@ def _line(start: tuple[float, float], end: tuple[float, float]) -> str:
     )
 
 
-def _free_box(x: float, y: float, label: str, taken: Sequence[Box]) -> Box | None:
+def _free_box(x: float, y: float, label: str, bold: bool, taken: Sequence[Box]) -> Box | None:
     """Return a place for a label beside its point that covers nothing, or None."""
-    wide, high, off = LETTER * len(label), FONT + 3.0, RADIUS + 3.0
+    wide, high, off = LETTER * len(label) * (1.15 if bold else 1), FONT + 3.0, RADIUS + (5.0 if bold else 3.0)
     corners = (
         (x + off, y - high / 2),
         (x - off - wide, y - high / 2),

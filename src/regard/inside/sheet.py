@@ -18,6 +18,8 @@ STYLE = (
     "table{border-collapse:collapse;font-variant-numeric:tabular-nums}"
     "td,th{padding:.2rem .7rem;text-align:right;white-space:nowrap;border-bottom:1px solid #ddd}"
     "td:first-child,th:first-child{text-align:left}th{color:#555;font-weight:600}"
+    ":root{color-scheme:light dark}@media(prefers-color-scheme:dark){body{background:#16181c;color:#ddd}"
+    "th{color:#aaa}td,th{border-color:#444}.wide svg{background:#fff}}"
 )
 
 

@@ -7,9 +7,11 @@ Shape legend: W worlds (copies of the text, each changed in its own way), T posi
 positions, N words, V vocabulary.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Any, ClassVar, final
 
 import torch
 from torch import Tensor
@@ -17,20 +19,30 @@ from torch import Tensor
 from regard.errors import UserError
 from regard.inside.observe import Reading
 from regard.inside.residual_stream import single_token
+from regard.models.classifier import Labeller
 from regard.models.contract import LanguageModel, State
+from regard.models.model import Model
 from regard.parts.look import Look, Side
+from regard.probabilities.measures import check_log_probs
 from regard.tokens.contract import Tokenizer
 
 
 @dataclass(frozen=True)
-class Subject:
-    model: LanguageModel
-    ids: tuple[int, ...]  # what is read up to the prediction, the start mark first
+class Subject(ABC):
+    model: Model
+    ids: tuple[int, ...]  # what is read up to the prediction, with the start mark first if the model has one
     given: tuple[int, ...] | None  # what the state begins with
-    target: int  # the token whose probability is explained
+    target: int  # the token or label whose probability is explained
     target_name: str
     names: tuple[str, ...]  # of the words
     first: int  # the position of the first word
+
+    rows: ClassVar[Side]  # of the sites whose weights decide the prediction
+
+    @property
+    @abstractmethod
+    def row(self) -> int:
+        """The position of the row of weights that decides the prediction."""
 
     @property
     def side(self) -> Side:
@@ -63,35 +75,119 @@ class Subject:
         device = self.model.device
         return tokens.to(device), None if source is None else source.to(device)
 
+    @abstractmethod
     def log_probs(
         self, worlds: int = 1, look: Look | None = None, words: Sequence[Sequence[int]] | None = None
     ) -> Tensor:
-        """(W, V): the prediction after the last token, for the whole text."""
+        """(W, V): the prediction for the whole text."""
+
+    @abstractmethod
+    def prefix(self, worlds: int) -> Any:
+        """Return what was read before the deciding row, so that each later computation is a single step.
+
+        Its method `pick` chooses worlds."""
+
+    @abstractmethod
+    def step(self, state: Any, look: Look | None = None) -> Tensor:
+        """(W, V): the prediction, from what was read before."""
+
+    @cached_property
+    def log_prob(self) -> float:
+        """The log-probability of the target after the whole text."""
+        with torch.no_grad():
+            log_prob = self.log_probs()[0, self.target]
+        check_log_probs(log_prob)
+        return float(log_prob)
+
+
+@final
+@dataclass(frozen=True)
+class NextToken(Subject):
+    """The next token of a language model. The row of the last position decides it."""
+
+    model: LanguageModel
+
+    rows = "read"
+
+    @property
+    def row(self) -> int:
+        return len(self.ids) - 1
+
+    def log_probs(
+        self, worlds: int = 1, look: Look | None = None, words: Sequence[Sequence[int]] | None = None
+    ) -> Tensor:
         tokens_WT, source_WS = self.inputs(worlds, words)
         prediction, _ = self.model.read_from_start(tokens_WT, source_WS, look)
-        return prediction.at(self._last(tokens_WT)).log_probs()[:, 0]
+        last_W1 = torch.full_like(tokens_WT[:, :1], tokens_WT.shape[1] - 1)
+        return prediction.at(last_W1).log_probs()[:, 0]
 
     def prefix(self, worlds: int) -> State:
-        """Return the state before the last token, so that each later computation is a single step."""
         tokens_WT, source_WS = self.inputs(worlds)
         with torch.no_grad():
             state = self.model.begin(worlds if source_WS is None else source_WS)
             return self.model(tokens_WT[:, :-1], state)[1] if len(self.ids) > 1 else state
 
     def step(self, state: State, look: Look | None = None) -> Tensor:
-        """(W, V): the prediction after the last token, from the state before it."""
         tokens_W1, _ = self.inputs(len(state.position_B))
         prediction, _ = self.model(tokens_W1[:, -1:], state.copy(), look)
         return prediction.log_probs()[:, -1]
 
-    @cached_property
-    def log_prob(self) -> float:
-        """The log-probability of the word after the whole text."""
-        with torch.no_grad():
-            return float(self.log_probs()[0, self.target])
 
-    def _last(self, tokens_WT: Tensor) -> Tensor:
-        return torch.full_like(tokens_WT[:, :1], tokens_WT.shape[1] - 1)
+@dataclass(frozen=True)
+class Copies:
+    """A number of copies of a text of which nothing was read yet."""
+
+    worlds: int
+
+    def pick(self, rows_W: Tensor) -> "Copies":
+        return Copies(len(rows_W))
+
+
+@final
+@dataclass(frozen=True)
+class LabelOfText(Subject):
+    """The label of a text. The single row of the pooling decides it."""
+
+    model: Labeller
+
+    rows = "whole"
+
+    @property
+    def row(self) -> int:
+        return 0
+
+    def log_probs(
+        self, worlds: int = 1, look: Look | None = None, words: Sequence[Sequence[int]] | None = None
+    ) -> Tensor:
+        return self.model(self.inputs(worlds, words)[0], look)
+
+    def prefix(self, worlds: int) -> Copies:
+        return Copies(worlds)
+
+    def step(self, state: Copies, look: Look | None = None) -> Tensor:
+        return self.log_probs(state.worlds, look)
+
+
+def label_subject(
+    model: Labeller, tokenizer: Tokenizer, labels: Sequence[str], text: str, label: str | None = None
+) -> LabelOfText:
+    """Return the prediction of `label` for a text, or of the likeliest label."""
+    ids = tuple(tokenizer.prompt(text))
+    if len(ids) < 2:
+        raise UserError("attention has nothing to choose from: the text has one token; give two or more")
+    if model.context is not None and len(ids) > model.context:
+        raise UserError(f"the text has {len(ids)} tokens and the model sees {model.context}: shorten it")
+    names = tuple(tokenizer.name(token) for token in ids)
+    plain = LabelOfText(model, ids, None, 0, "", names, 0)
+    with torch.no_grad():
+        target = int(plain.log_probs()[0].argmax()) if label is None else label_number(labels, label)
+    return replace(plain, target=target, target_name=labels[target])
+
+
+def label_number(labels: Sequence[str], label: str) -> int:
+    if label not in labels:
+        raise UserError(f"there is no label {label!r}; the labels are: {', '.join(labels)}")
+    return list(labels).index(label)
 
 
 def make_subject(
@@ -100,7 +196,7 @@ def make_subject(
     reading: Reading,
     word: str | None = None,
     position: int | None = None,
-) -> Subject:
+) -> NextToken:
     """Choose the prediction after a position: of `word`, of the next token, or of the likeliest token."""
     ids = reading.ids[:-1] if reading.ended else reading.ids
     usual = len(ids) - 2 if reading.ended and len(ids) > 1 else len(ids) - 1
@@ -116,7 +212,7 @@ def make_subject(
             "attention has nothing to choose from: the text before the word has one token; give two or more"
         )
     first = 1 if given is None else 0
-    plain = Subject(model, read, given, 0, "", tuple(names), first)
+    plain = NextToken(model, read, given, 0, "", tuple(names), first)
     if word is not None:
         target = single_token(tokenizer, word)
     elif place + 1 < len(reading.ids):
@@ -124,7 +220,7 @@ def make_subject(
     else:
         with torch.no_grad():
             target = int(plain.log_probs().argmax())
-    return Subject(model, read, given, target, tokenizer.name(target), tuple(names), first)
+    return NextToken(model, read, given, target, tokenizer.name(target), tuple(names), first)
 
 
 def _place(position: int, length: int) -> int:

@@ -16,6 +16,17 @@ options |= {"steps": 60, "width": 32}
 """
 
 EXERCISES = {
+    "embedding": Exercise(
+        "How wide must the layer be, so that the l2 norm falls below 1/6 on average for six words? Predict "
+        "it from the bound 1 - D / V, then train.",
+        """\
+import regard
+
+for width in (4, 5):
+    squared = regard.lesson("embedding", set={"width": width}).steps[2].values
+    print(width, squared["loss"], 1 - width / 6)
+    assert squared["loss"] > 1 - width / 6 - 1e-6  # never below the bound, so 5 is not enough""",
+    ),
     "counting": Exercise(
         "Add the sentence 'students opened their minds'. What is P(books | their) now? Predict it, then "
         "run the lesson.",
@@ -147,6 +158,21 @@ from regard.lessons.shipped import path_of
 moved = regard.translate(path_of("translator-attention"), "I love you a lot", what_if="2-1")
 print(moved.before.text, "->", moved.after.text)
 assert moved.before.text == "Te amo mucho" """,
+    ),
+    "regions": Exercise(
+        "How sharp must the query be, so that nine tenths of the weight of a word lie on the right one of "
+        "four regions? Predict it from the softmax, then run the lesson.",
+        """\
+import math
+
+import regard
+
+shapes = ("red circle", "blue square", "green cross", "black ring")
+needed = math.log(0.9 * 3 / 0.1)  # e^s / (e^s + 3) = 0.9
+for sharpness in (needed - 0.1, needed + 0.1):
+    right = regard.lesson("regions", set={"shapes": shapes, "sharpness": sharpness}).value("right")
+    print(sharpness, right)
+    assert (right > 0.9) == (sharpness > needed)""",
     ),
     "self-attention": Exercise(
         "Give 'lot' half of its weight on 'a', and change nothing else. Which rows of the outputs change?",

@@ -30,6 +30,7 @@ class Entry:
 
 COURSE = "regard.lessons"
 LESSONS = {  # in the order of the course
+    "embedding": Entry("embeddings:embedding"),
     "counting": Entry("counts:counting"),
     "averaging": Entry("averages:averaging", ("counting",)),
     "window": Entry("averages:window", ("averaging",)),
@@ -41,6 +42,7 @@ LESSONS = {  # in the order of the course
     "attentive": Entry("recurrent:attentive", ("recurrence", "attention")),
     "copying": Entry("copies:copying", ("attentive",)),
     "translation": Entry("translations:translation", ("bottleneck", "attention")),
+    "regions": Entry("regions:regions", ("bottleneck", "attention")),
     "self-attention": Entry("self_attention:self_attention", ("attention", "scores")),
     "positions": Entry("self_attention:positions", ("self-attention",)),
     "heads": Entry("multihead:heads", ("self-attention",)),

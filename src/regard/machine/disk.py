@@ -27,11 +27,9 @@ def lock_folder(folder: Path) -> Iterator[bool]:
     try:
         with lock_file(folder / LOCK, folder, "into this folder"):
             yield created
-    except (OSError, SafetensorError) as error:
-        if not folder.is_dir():
-            raise MachineError(
-                f"{folder}: the folder was removed while regard was writing into it"
-            ) from error
+    except FileNotFoundError as error:
+        if not folder.is_dir() and str(error.filename).startswith(str(folder)):
+            raise MachineError(f"{folder}: was removed while regard was writing into it") from error
         raise
 
 

@@ -45,6 +45,11 @@ KINDS = {
         "transformer-translator": "regard.models.transformer_translator:TransformerTranslator",
     },
     "classifiers": {"classifier": "regard.models.classifier:Classifier"},
+    "masked readers": {"reader": "regard.models.reader:Reader"},
+    "captioners": {
+        "captioner": "regard.models.captioner:Captioner",
+        "transformer-captioner": "regard.models.transformer_captioner:TransformerCaptioner",
+    },
 }
 FAMILIES = {name: place for families in KINDS.values() for name, place in families.items()}
 GROUP = "regard.families"

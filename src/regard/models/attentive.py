@@ -24,7 +24,7 @@ from regard.parts.masks import earlier, lookback, padding
 from regard.parts.past import filled_up, newest
 from regard.parts.recurrence import CellName, Packed, Recurrence, begin_embedding, pack_left
 from regard.parts.scores import ScoreName, make_score
-from regard.ranges import check_at_least, check_share
+from regard.ranges import Count, Layers, Share
 
 
 @dataclass(frozen=True)
@@ -64,17 +64,17 @@ class Attentive(LanguageModel):
     class Config:
         cell: CellName = "lstm"
         """The recurrent cell."""
-        layers: int = 1
+        layers: Layers = 1
         """Number of recurrent layers."""
-        width: int = 256
+        width: Count = 256
         """Number of features of an embedding and of a hidden state."""
         score: ScoreName = "bilinear"
         """Score function of attention, between a hidden state and an earlier one."""
-        lookback: int = 64
+        lookback: Count = 64
         """Number of earlier hidden states that attention can reach."""
-        dropout: float = 0.3
+        dropout: Share = 0.3
         """Share of features set to zero in training, the same features at every position of a row."""
-        weight_dropout: float = 0.0
+        weight_dropout: Share = 0.0
         """Share of the recurrent weights set to zero in training (AWD-LSTM)."""
         tied: bool = True
         """State and context are projected to the width of the embedding, and the readout shares the vectors
@@ -83,10 +83,6 @@ class Attentive(LanguageModel):
         copy: CopyName = "none"
         """Copy earlier words: with weight 1/2 (average), or with a learned weight (gate: the pointer sentinel
         of Merity et al. 2017)."""
-
-        def __post_init__(self) -> None:
-            check_at_least(1, layers=self.layers, width=self.width, lookback=self.lookback)
-            check_share(dropout=self.dropout, weight_dropout=self.weight_dropout)
 
     def __init__(self, vocabulary_size: int, config: Config):
         super().__init__(vocabulary_size, config)

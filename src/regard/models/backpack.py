@@ -29,7 +29,7 @@ from regard.parts.look import Look, Site, at_site, attention_sites, declare, val
 from regard.parts.scores import ScaledDot
 from regard.parts.senses import SenseNetwork, sum_senses
 from regard.parts.slots import fixed_size, remember, shortened
-from regard.ranges import check_at_least
+from regard.ranges import Count
 
 
 @dataclass(frozen=True)
@@ -70,12 +70,11 @@ class Backpack(LanguageModel):
 
     @dataclass(frozen=True, kw_only=True)
     class Config(TrunkConfig):
-        senses: int = 4
+        senses: Count = 4
         """Number of sense vectors of a word."""
 
         def __post_init__(self) -> None:
             super().__post_init__()
-            check_at_least(1, senses=self.senses)
             if self.width % self.senses:
                 raise UserError(
                     f"`width` {self.width} cannot be divided among `senses` {self.senses}; choose a multiple"

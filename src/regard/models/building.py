@@ -22,7 +22,7 @@ TOO_LARGE = ("overflow", "Overflow", "too large", "exceeds")  # of torch, for pr
 UNUSUAL = 2**32  # the largest number of a config, squared, times the second; GPT-2 XL stays below
 
 
-def build_model(family: type[M], vocabulary_size: int, config: Any, *sizes: int) -> M:
+def build_model(family: type[M], vocabulary_size: int, config: Any, *sizes: int | tuple[int, ...]) -> M:
     """Make the model, or raise a UserError with the memory that its weights need."""
     check_sizes(config)
     name = f"this {family.family}"
@@ -36,6 +36,18 @@ def build_model(family: type[M], vocabulary_size: int, config: Any, *sizes: int)
         if not isinstance(error, OverflowError) and not any(words in str(error) for words in TOO_LARGE):
             raise
         raise UserError(f"{name} is too large for any machine: choose smaller numbers") from None
+
+
+def outline(family: type[M], vocabulary_size: int, config: Any, *sizes: int | tuple[int, ...]) -> M | None:
+    """Make a large model without its numbers, so that saved tensors can be compared with its shapes.
+
+    Return None for a usual model, and for a family that reads numbers while it is made.
+    """
+    if not _is_unusual(config):
+        return None
+    with suppress(NotImplementedError, RuntimeError), _pretended(), _counted(f"this {family.family}"):
+        return family(vocabulary_size, config, *sizes)
+    return None
 
 
 def _is_unusual(config: Any) -> bool:

@@ -1,6 +1,6 @@
 """The contract of every language model: a model reads tokens and predicts the next token at every position.
 
-    state = model.begin(given)            # `given`: a number of rows, or a source sentence for each row
+    state = model.begin(given)            # `given`: a number of rows, or a sentence or image for each row
     prediction, state = model(tokens_BT, state, look=None)
 
 Training, measuring, decoding and looking inside use this contract only. They do not depend on the family of a
@@ -24,6 +24,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from regard.models.given import Given
 from regard.models.model import Model
 from regard.parts.look import Change, Look
 
@@ -209,23 +210,11 @@ def real_weights(targets_BT: Tensor, weights_BT: Tensor | None) -> Tensor:
     return real_BT if weights_BT is None else weights_BT * real_BT
 
 
-@dataclass(frozen=True)
-class Given:
-    """The source sentences that a state begins with: ids below `size`, padded with the id `size`."""
-
-    size: int
-    longest: int | None = None  # the maximal number of tokens; None: no limit
-
-    @property
-    def padding(self) -> int:
-        return self.size
-
-
 class LanguageModel(Model, ABC):
     """The base class of all language models.
 
     A family is constructed as `Family(vocabulary_size, config)`, or as
-    `Family(vocabulary_size, config, source_size)` if its state begins with source sentences.
+    `Family(vocabulary_size, config, size)` if its state begins with source sentences or images of this size.
     """
 
     purpose = "predicts text"
@@ -236,23 +225,23 @@ class LanguageModel(Model, ABC):
     batch_tokens: int = 1 << 15  # the maximal number of tokens in a call when a text is measured
     row_tokens: int = 1 << 12  # the maximal number of tokens in a row of such a call, if a state is carried
 
-    given: Given | None = None  # the source sentences that a state begins with; None: no source
+    given: Given | None = None  # what a state begins with: sentences, images; None: a number of rows
 
     @property
     def does(self) -> str:
-        return self.purpose if self.given is None else "translates"
+        return self.purpose if self.given is None else self.given.does
 
     @property
     def verb(self) -> str:
-        return "generate" if self.given is None else "translate"
+        return "generate" if self.given is None else self.given.verb
 
     @property
-    def source_size(self) -> int | None:
+    def source_size(self) -> int | tuple[int, ...] | None:
         return None if self.given is None else self.given.size
 
     @abstractmethod
     def begin(self, given: int | Tensor, look: Look | None = None) -> State:
-        """Return the state before the first token, for `given` rows or for the given source rows (B, S)."""
+        """Return the state before the first token, for `given` rows, or for the given sources or images."""
 
     @abstractmethod
     def forward(
@@ -334,8 +323,8 @@ class LanguageModel(Model, ABC):
         return terms
 
     def example(self) -> int | Tensor:
-        """Return the smallest argument of `begin`: one row, or one source row with one token."""
-        return 1 if self.given is None else torch.zeros(1, 1, dtype=torch.long, device=self.device)
+        """Return the smallest argument of `begin`: one row, or one source or image."""
+        return 1 if self.given is None else self.given.smallest(self.device)
 
     def watch(self, tokens_1T: Tensor, look: Look | None = None) -> None:
         self.read_from_start(tokens_1T, look=look)

@@ -21,7 +21,7 @@ from regard.parts.look import Look, Place, Site, at_site, declare, values_at
 from regard.parts.masks import causal, lookback
 from regard.parts.past import Recent, filled_up, newest
 from regard.parts.recurrence import Packed, pack_left
-from regard.ranges import check_at_least, check_share
+from regard.ranges import Count, Layers, Number, Share
 
 
 @dataclass(frozen=True)
@@ -48,22 +48,17 @@ class Dan(LanguageModel):
 
     @dataclass(frozen=True, kw_only=True)
     class Config:
-        lookback: int = 4
+        lookback: Number = 4
         """Number of last words in the average; 0: all words."""
-        layers: int = 2
+        layers: Layers = 2
         """Number of layers of the feed-forward network."""
-        width: int = 256
+        width: Count = 256
         """Number of features of an embedding and of a layer."""
-        dropout: float = 0.2
+        dropout: Share = 0.2
         """Share of features set to zero in training."""
         tied: bool = True
         """The readout shares the vectors of the embedding. Off: Give the readout its own vectors, instead of
         the embedding's."""
-
-        def __post_init__(self) -> None:
-            check_at_least(0, lookback=self.lookback)
-            check_at_least(1, layers=self.layers, width=self.width)
-            check_share(dropout=self.dropout)
 
     def __init__(self, vocabulary_size: int, config: Config):
         super().__init__(vocabulary_size, config)

@@ -21,7 +21,7 @@ from regard.errors import UserError
 from regard.models.rows import RowModel
 from regard.parts.look import Look, Site, at_site, declare, values_at
 from regard.parts.neighbours import Band, cbow_loss, skip_gram_loss
-from regard.ranges import check_at_least
+from regard.ranges import Count, Share
 
 
 @final
@@ -42,10 +42,10 @@ class Embedding(RowModel):
         "weight_decay": 0.0,
         "clip": None,
         "precision": "fp32",
-        "batch": 8,
-        "segment": 32,
+        "batch": 24,
+        "segment": 16,
         "epochs": 20.0,
-        "evaluate_every": 2000,
+        "evaluate_every": 5000,
     }
 
     @dataclass(frozen=True, kw_only=True)
@@ -55,20 +55,19 @@ class Embedding(RowModel):
         itself (one-hot: the lectures' network, which learns no meaning). given: vectors from a file."""
         loss: Literal["cross-entropy", "l2"] | None = None
         """Loss of one-hot: cross-entropy, or the l2 norm of input - output (cross-entropy)."""
-        width: int = 100
+        width: Count = 100
         """Number of features of a word vector."""
-        window: int = 5
+        window: Count = 5
         """Largest distance of neighbours. The distance of each word is drawn from 1 to this number."""
-        negatives: int = 5
+        negatives: Count = 5
         """Number of negative samples for each prediction."""
-        subsample: float = 1e-3
+        subsample: Share = 1e-3
         """Frequent words are left out at random: a word of this share of the text, or less, is always kept.
         0: leave none out."""
 
         def __post_init__(self) -> None:
-            check_at_least(1, width=self.width, window=self.window, negatives=self.negatives)
-            if not 0 <= self.subsample < 1:
-                raise UserError("`subsample` must be 0 or more and below 1")
+            if self.window > 100:
+                raise UserError("`window` must be 100 or less: words further away are no neighbours")
             if self.loss is not None and self.kind != "one-hot":
                 raise UserError("`loss` is for `kind` one-hot; the others have the loss of negative samples")
 

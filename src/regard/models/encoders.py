@@ -23,7 +23,7 @@ from regard.parts.bidirectional import Bidirectional
 from regard.parts.layers import drop_alike
 from regard.parts.look import Look, Site, at_site, declare, values_at
 from regard.parts.recurrence import CellName, Packed, Recurrence, begin_embedding
-from regard.ranges import check_at_least, check_share
+from regard.ranges import Count, Depth, Number, Share
 
 EncoderName = Literal["dan", "rnn", "lstm", "gru", "birnn", "bilstm", "bigru", "transformer"]
 CELLS: dict[str, CellName] = {
@@ -41,26 +41,24 @@ TWO_WAYS = ("birnn", "bilstm", "bigru")
 class EncoderConfig:
     """The options of encoders."""
 
-    encoder: EncoderName = "bigru"
+    encoder: EncoderName = "bilstm"
     """The network that reads the words. bi...: in both directions; transformer: without a mask."""
-    layers: int = 1
+    layers: Depth = 1
     """Number of layers (dan: of the feed-forward network that follows the pooling)."""
-    width: int = 128
+    width: Count = 128
     """Number of features of a word vector and of a state. Two directions have half of them each."""
-    heads: int = 4
+    heads: Count = 4
     """Number of attention heads in a layer (transformer)."""
-    bigrams: int = 0
+    bigrams: Number = 0
     """Number of vectors for pairs of neighbouring words, which share them by a hash; 0: none (dan)."""
-    context: int = 512
+    context: Count = 512
     """Maximal number of tokens of a text. Later tokens of a longer text are left out, and counted."""
-    dropout: float = 0.3
+    dropout: Share = 0.3
     """Share of features set to zero in training, the same features at every position of a row."""
 
     def __post_init__(self) -> None:
-        check_at_least(1, width=self.width, heads=self.heads, context=self.context)
-        check_at_least(0 if self.encoder == "dan" else 1, layers=self.layers)
-        check_at_least(0, bigrams=self.bigrams)
-        check_share(dropout=self.dropout)
+        if self.encoder != "dan" and not self.layers:
+            raise UserError("`layers` must be 1 or more, unless `encoder` is dan")
         if self.bigrams and self.encoder != "dan":
             raise UserError(
                 "`bigrams` is an option of `encoder` dan; the other encoders read the order of words"

@@ -22,6 +22,7 @@ import torch
 from torch import Tensor, nn
 
 from regard.errors import UserError
+from regard.models.saved_tensors import check_tensors
 from regard.parts.look import Change, Look, Site
 from regard.tokens.contract import Encoded
 
@@ -94,7 +95,7 @@ class Model(nn.Module, ABC):
         return False
 
     @property
-    def source_size(self) -> int | None:
+    def source_size(self) -> int | tuple[int, ...] | None:
         """The number of source tokens, or None if the model reads no source."""
         return None
 
@@ -140,6 +141,10 @@ class Model(nn.Module, ABC):
     def tensors(self) -> dict[str, Tensor]:
         """Return the tensors that a run folder saves."""
         return self.state_dict()
+
+    def check_tensors(self, tensors: Mapping[str, Tensor]) -> None:
+        """Raise a ValueError that names a tensor if saved tensors do not fit the model, or are no numbers."""
+        check_tensors(self.tensors(), tensors)
 
     def assign(self, tensors: Mapping[str, Tensor]) -> None:
         """Use saved tensors without a copy, so that memory-mapped tensors stay mapped."""

@@ -6,6 +6,7 @@ Shape legend: B rows, T positions, N = B x T, V vocabulary, O orders below the h
 A active positions (those whose context was counted), K selected positions.
 """
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, final
@@ -16,10 +17,10 @@ from torch import Tensor
 from regard.errors import UserError
 from regard.models import ngram_counts, ngram_smoothing
 from regard.models.contract import LanguageModel, Padded, Part, Parts, Prediction, State
+from regard.models.saved_tensors import check_tensor
 from regard.parts.look import Look
+from regard.ranges import Number, Order, Positive
 from regard.tokens.contract import Encoded
-
-MOST_ORDERS = 100
 
 
 @dataclass(frozen=True)
@@ -39,23 +40,19 @@ class Ngram(LanguageModel):
 
     @dataclass(frozen=True, kw_only=True)
     class Config:
-        order: int = 5
+        order: Order = 5
         """Number of words in an n-gram: n-1 words of context, and the next word."""
         smoothing: Literal["maximum-likelihood", "add-k", "kneser-ney", "modified-kneser-ney"] = (
             "modified-kneser-ney"
         )
         """Smoothing, which gives probability to unseen words. Kneser-Ney smoothing is interpolated."""
-        k: float = 1.0
+        k: Positive = 1.0
         """The number that add-k smoothing adds to every count."""
-        prune: tuple[int, ...] = (0,)
+        prune: tuple[Number, ...] = (0,)
         """Leave out n-grams with a count of at most this number: a number for each order, the last one for
         all higher orders (Kneser-Ney)."""
 
         def __post_init__(self) -> None:
-            if self.order < 1:
-                raise UserError("`order` must be 1 or more")
-            if not 0 < self.k < float("inf"):
-                raise UserError("`k` must be above 0")
             if self.k != 1 and self.smoothing != "add-k":
                 raise UserError(f"`k` is for `smoothing` add-k, not for {self.smoothing}: leave out `k`")
             if not self.prune or self.prune[0] != 0 or list(self.prune) != sorted(self.prune):
@@ -89,6 +86,24 @@ class Ngram(LanguageModel):
                 self.register_buffer(f"key_{order}", table.key_G)
             if table.backoff_G is not None:
                 self.register_buffer(f"backoff_{order}", table.backoff_G)
+
+    def check_tensors(self, tensors: Mapping[str, Tensor]) -> None:
+        """Raise a ValueError that names a tensor if the tables do not fit each other."""
+        size, orders = self.vocabulary_size, range(self.order + 1)
+        wanted = {f"log_prob_{order}" for order in orders} | {f"backoff_{order}" for order in orders[:-1]}
+        wanted |= {f"key_{order}" for order in orders[2:]}
+        if wanted != set(tensors):
+            odd = min(wanted ^ set(tensors))
+            raise ValueError(f"the tensor {odd} is {'missing' if odd in wanted else 'of no use'}")
+        contexts = 1
+        for order in orders:
+            length = (1, size)[order] if order < 2 else tensors[f"key_{order}"].numel()
+            _check_logs(f"log_prob_{order}", tensors, length, 1e-3)
+            if order > 1:
+                _check_keys(f"key_{order}", tensors, contexts * size)
+            contexts = size + 1 if order == 1 else length
+            if order < self.order:
+                _check_logs(f"backoff_{order}", tensors, contexts, math.inf)
 
     def assign(self, tensors: Mapping[str, Tensor]) -> None:
         for name, tensor in tensors.items():
@@ -139,6 +154,24 @@ class Ngram(LanguageModel):
         place_N = torch.searchsorted(keys, key_N).clamp_(max=len(keys) - 1)
         node_N = torch.where((keys.take(place_N) == key_N).logical_and_(key_N >= 0), place_N, -1)
         return torch.empty_like(node_N).index_copy_(0, order_N, node_N)
+
+
+def _check_logs(name: str, tensors: Mapping[str, Tensor], length: int, highest: float) -> None:
+    """Check logs of probabilities or backoffs. The log of zero is minus infinity."""
+    check_tensor(name, tensors[name], (length,))
+    if bool(tensors[name].isnan().any()) or (length and float(tensors[name].max()) > highest):
+        raise ValueError(f"the tensor {name} holds numbers that are no logs of probabilities")
+    if length and float(tensors[name].max()) == math.inf:
+        raise ValueError(f"the tensor {name} holds infinity")
+
+
+def _check_keys(name: str, tensors: Mapping[str, Tensor], end: int) -> None:
+    key_G = tensors[name]
+    if key_G.dtype != torch.long or key_G.dim() != 1:
+        raise ValueError(f"the tensor {name} is not a list of whole numbers")
+    inside = not len(key_G) or (int(key_G[0]) >= 0 and int(key_G[-1]) < end)
+    if not inside or bool((key_G[1:] <= key_G[:-1]).any()):
+        raise ValueError(f"the tensor {name} is not sorted, or names contexts that do not exist")
 
 
 @final

@@ -19,7 +19,6 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from regard.errors import UserError
 from regard.machine.memory import check_memory, release_freed_memory
 from regard.tokens.contract import Encoded
 
@@ -61,10 +60,7 @@ def count(text: Encoded, vocabulary_size: int, order: int) -> deque[Counts]:
 
 
 def _check_order(text: Encoded, order: int) -> None:
-    """Refuse an order that the text or the memory cannot hold, with a figure."""
-    longest = int(text.lengths_D.max())
-    if order > max(longest + 1, LONG):
-        raise UserError(f"`order` {order} is longer than the longest document, which has {longest} tokens")
+    """Refuse an order whose n-grams the memory cannot hold, with a figure."""
     # Beyond order 16 nearly all n-grams of a text are different: 16 bytes each, a key and two numbers.
     check_memory(16 * len(text) * max(0, order - LONG), f"`order` {order}")
 

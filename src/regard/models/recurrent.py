@@ -17,7 +17,7 @@ from regard.models.predictions import Readout
 from regard.parts.layers import drop_alike
 from regard.parts.look import Look, Site, at_site, declare, values_at
 from regard.parts.recurrence import CellName, Recurrence, begin_embedding, pack_left
-from regard.ranges import check_at_least, check_share
+from regard.ranges import Count, Layers, Share
 
 
 @dataclass(frozen=True)
@@ -45,22 +45,18 @@ class Recurrent(LanguageModel, ABC):
 
     @dataclass(frozen=True, kw_only=True)
     class Config:
-        layers: int = 1
+        layers: Layers = 1
         """Number of recurrent layers."""
-        width: int = 256
+        width: Count = 256
         """Number of features of an embedding and of a hidden state."""
-        dropout: float = 0.3
+        dropout: Share = 0.3
         """Share of features set to zero in training, the same features at every position of a row: in
         embeddings, between layers, and in the last hidden states."""
-        weight_dropout: float = 0.0
+        weight_dropout: Share = 0.0
         """Share of the recurrent weights set to zero in training (AWD-LSTM)."""
         tied: bool = True
         """The readout shares the vectors of the embedding. Off: Give the readout its own vectors, instead of
         the embedding's."""
-
-        def __post_init__(self) -> None:
-            check_at_least(1, layers=self.layers, width=self.width)
-            check_share(dropout=self.dropout, weight_dropout=self.weight_dropout)
 
     def __init__(self, vocabulary_size: int, config: Config):
         super().__init__(vocabulary_size, config)

@@ -1,6 +1,6 @@
-"""States that begin with a source sentence, as in translators: `state = model.begin(source)`.
+"""States that begin with a source sentence or with an image: `state = model.begin(given)`.
 
-    P(y_{t+1} | y_1..y_t, source)
+    P(y_{t+1} | y_1..y_t, given)
 
 The rest of the contract is the same for all language models.
 
@@ -20,18 +20,18 @@ from regard.parts.masks import Mask, padding
 
 @dataclass(frozen=True)
 class SourceState(State):
-    """A state that holds the encoded source sentences.
+    """A state that holds the encoded source sentences, or the regions of images.
 
-    The hypotheses of a beam share one source sentence. `source_BS` and `memory` then have fewer rows than the
+    The hypotheses of a beam share one source. `source_BS` and `memory` then have fewer rows than the
     rest of the state: row i of the state belongs to source row i // beams.
     """
 
-    source_BS: Tensor  # 1 + the position of each source token, 0 for padding
+    source_BS: Tensor  # 1 + the position of each source token or region, 0 for padding
     memory: tuple[Tensor, ...]  # the output of the encoder, in as many rows as source_BS
 
     @property
     def beams(self) -> int:
-        """The number of rows for each source sentence."""
+        """The number of rows for each source."""
         return len(self.position_B) // len(self.source_BS)
 
     def pick(self, rows: Tensor) -> Self:
@@ -70,14 +70,14 @@ def _pick(value: Any, rows: Tensor) -> Any:
 def source_mask(position_BT: Tensor, state: SourceState) -> Mask:
     """Return the mask that hides the padding of the source.
 
-    The rows of one source sentence are attended together, as the queries of a single row.
+    The rows of one source are attended together, as the queries of a single row.
     """
     query = position_BT.reshape(len(state.source_BS), -1)
     return padding.over(query, state.source_BS - 1)
 
 
-def check_source(given: int | Tensor) -> Tensor:
-    """Return the source sentences, or raise an error for a number of rows."""
+def check_given(given: int | Tensor) -> Tensor:
+    """Return what the state begins with, or raise an error for a number of rows."""
     if isinstance(given, int):
-        raise ValueError("this model needs source sentences: state = model.begin(source_BS)")
+        raise ValueError("this model needs what its state begins with: state = model.begin(given)")
     return given

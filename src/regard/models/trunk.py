@@ -99,7 +99,8 @@ class Trunk(nn.Module):
         self.blocks = nn.ModuleList(
             Block(name, config, side, crossing) if learned else Mixing(name, config) for name in names
         )
-        self.final_norm = nn.LayerNorm(config.width) if config.norm == "pre" and learned else nn.Identity()
+        final = config.norm == "pre" and learned
+        self.final_norm = nn.LayerNorm(config.width, config.norm_epsilon) if final else nn.Identity()
 
     def sites(self) -> dict[str, Site]:
         blocks = (site for block in self.blocks for site in block.sites().values())  # type: ignore[operator]
@@ -202,14 +203,14 @@ class Block(nn.Module):
         self.name, self.side, self.heads, self.post = name, side, config.heads, config.norm == "post"
         width, size = config.width, config.width // config.heads
         self.groups = config.key_value_heads or config.heads
-        self.attention_norm, self.feed_norm = nn.LayerNorm(width), nn.LayerNorm(width)
+        self.attention_norm, self.feed_norm = (nn.LayerNorm(width, config.norm_epsilon) for _ in range(2))
         # One product computes the queries, keys and values.
         self.project = nn.Linear(width, (self.heads + 2 * self.groups) * size)
         self.query_key_norm = nn.RMSNorm(size, eps=1e-5) if config.query_key_norm else nn.Identity()
         self.out = nn.Linear(width, width)
-        self.feed = FeedForward(width, config.dropout, relu=self.post)
+        self.feed = FeedForward(width, config.dropout, config.feed_activation, config.inner)
         self.cross = CrossAttention(width, config.heads, config.dropout) if crossing else None
-        self.cross_norm = nn.LayerNorm(width) if crossing else None
+        self.cross_norm = nn.LayerNorm(width, config.norm_epsilon) if crossing else None
         self.dropout = config.dropout
         self.score = ScaledDot()
         for linear in (self.project, self.out, self.feed.up, self.feed.down):

@@ -24,7 +24,7 @@ from regard.parts.layers import FeedForward, drop
 from regard.parts.look import Look, Place, Site, at_site, declare, values_at
 from regard.parts.past import Recent, filled_up
 from regard.parts.recurrence import pack_left
-from regard.ranges import check_at_least, check_share
+from regard.ranges import Count, Depth, Layers, Share
 
 
 @dataclass(frozen=True)
@@ -54,16 +54,16 @@ class Window(LanguageModel):
         style: Literal["modern", "original"] = "modern"
         """The modern model has residual layers and averages of distant words. The original model of 2003 has
         one hidden layer and direct connections."""
-        window: int = 16
+        window: Count = 16
         """Number of last words that are read in order."""
-        distant: int | None = None
+        distant: Depth | None = None
         """Number of averages of the words before the window. Each covers twice as many words as the last
         (modern: 3)."""
-        layers: int | None = None
+        layers: Layers | None = None
         """Number of feed-forward layers (modern: 4)."""
-        width: int = 128
+        width: Count = 128
         """Number of features of an embedding and of a layer."""
-        dropout: float = 0.1
+        dropout: Share = 0.1
         """Share of features set to zero in training."""
 
         def __post_init__(self) -> None:
@@ -71,9 +71,6 @@ class Window(LanguageModel):
                 raise UserError(
                     "`style` original has one hidden layer and no averages: leave out `layers` and `distant`"
                 )
-            check_at_least(1, window=self.window, layers=self.depth, width=self.width)
-            check_at_least(0, distant=self.averages)
-            check_share(dropout=self.dropout)
 
         @property
         def depth(self) -> int:

@@ -14,6 +14,8 @@ MOST_EDITS = 200
 Text = Annotated[str, Field(max_length=LONGEST)]
 Name = Annotated[str, Field(max_length=200)]
 Count = Annotated[int, Field(ge=0, le=1 << 20)]
+# A byte stands for a weight up to 1 / gain: the weights of a long text are small.
+Gain = Annotated[float, Field(ge=1, le=1e6)]
 Edits = Annotated[tuple[dict[str, Any], ...], Field(max_length=MOST_EDITS)]
 
 
@@ -50,6 +52,7 @@ class TileQuestion:
     rows: Annotated[int, Field(ge=1, le=1 << 20)]
     columns: Annotated[int, Field(ge=1, le=1 << 20)]
     block: Annotated[int, Field(ge=1, le=4096)] = 1
+    gain: Gain = 1.0
 
 
 @dataclass(frozen=True)
@@ -59,6 +62,7 @@ class MosaicQuestion:
     of: ReadQuestion
     sites: Annotated[tuple[Name, ...], Field(min_length=1, max_length=512)]
     size: Annotated[int, Field(ge=4, le=64)] = 32
+    gain: Gain = 1.0
 
 
 @dataclass(frozen=True)

@@ -140,7 +140,7 @@ class Readings:
         part_QK = band_QK[:, first : first + -(-question.columns // block)]
         missing = -(-question.columns // block) - part_QK.shape[1]
         below = -(-question.rows // block) - part_QK.shape[0]
-        return _bytes(torch.nn.functional.pad(part_QK, (0, missing, 0, below)), site_map)
+        return _bytes(torch.nn.functional.pad(part_QK, (0, missing, 0, below)), site_map, question.gain)
 
     def mosaic(self, question: protocol.MosaicQuestion) -> bytes:
         """Return (sites, heads, size, size) bytes. Rows and columns are pooled, the largest is kept."""
@@ -148,7 +148,7 @@ class Readings:
         for site in question.sites:
             site_map = record.map(site)
             for head_QK in _coarse(site_map, question.size):
-                parts.append(_bytes(head_QK, site_map))
+                parts.append(_bytes(head_QK, site_map, question.gain))
         return b"".join(parts)
 
     def next(self, question: protocol.NextQuestion) -> protocol.Next:
@@ -287,13 +287,13 @@ def _pooled(part_QK: Tensor, rows: int, columns: int, block: int, across: int | 
     return blocks.gather(2, blocks.abs().argmax(2, keepdim=True)).squeeze(2)
 
 
-def _bytes(part_QK: Tensor, site_map: Map) -> bytes:
-    """Return square roots of weights as 0 to 255, or signed shares of the largest value around 128.
+def _bytes(part_QK: Tensor, site_map: Map, gain: float) -> bytes:
+    """Return square roots of weights times a gain as 0 to 255, or shares of the largest value around 128.
 
     Square roots keep the differences between the many small weights of a long text.
     """
     if site_map.weighs:
-        levels = part_QK.clamp(0, 1).sqrt() * 255
+        levels = (part_QK * gain).clamp(0, 1).sqrt() * 255
     else:
         levels = part_QK / (float(site_map.numbers.abs().max()) or 1.0) * 127 + 128
     return levels.round().clamp(0, 255).byte().numpy().tobytes()

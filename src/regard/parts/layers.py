@@ -3,10 +3,20 @@
 Shape legend: B rows, T positions, D width.
 """
 
-from typing import final
+from collections.abc import Callable
+from functools import partial
+from typing import Literal, final
 
 import torch.nn.functional as F
 from torch import Tensor, nn
+
+ActivationName = Literal["gelu-tanh", "gelu", "relu", "silu"]
+ACTIVATIONS: dict[ActivationName, Callable[[Tensor], Tensor]] = {
+    "gelu-tanh": partial(F.gelu, approximate="tanh"),
+    "gelu": F.gelu,
+    "relu": F.relu,
+    "silu": F.silu,
+}
 
 
 def drop(x: Tensor, share: float, training: bool) -> Tensor:
@@ -21,19 +31,16 @@ def drop_alike(x_BTD: Tensor, share: float, training: bool) -> Tensor:
 
 @final
 class FeedForward(nn.Module):
-    """W2 f(W1 x). The inner layer is four times as wide; f is GELU (its tanh form, as in GPT-2) or ReLU."""
+    """W2 f(W1 x). By default, W1 makes x four times as wide and f is GELU's tanh form, as in GPT-2."""
 
-    def __init__(self, width: int, dropout: float, relu: bool = False):
+    def __init__(
+        self, width: int, dropout: float, activation: ActivationName = "gelu-tanh", inner: int | None = None
+    ):
         super().__init__()
-        self.up = nn.Linear(width, 4 * width)
-        self.down = nn.Linear(4 * width, width)
+        self.up = nn.Linear(width, inner or 4 * width)
+        self.down = nn.Linear(inner or 4 * width, width)
+        self.activate = ACTIVATIONS[activation]
         self.dropout = dropout
-        self.relu = relu
 
     def forward(self, x_BTD: Tensor) -> Tensor:
-        inner = self.up(x_BTD)
-        return drop(
-            self.down(F.relu(inner) if self.relu else F.gelu(inner, approximate="tanh")),
-            self.dropout,
-            self.training,
-        )
+        return drop(self.down(self.activate(self.up(x_BTD))), self.dropout, self.training)

@@ -43,13 +43,19 @@ class Band:
         """(M): the words of the blocks."""
         return self.ids_BC[:, self.reach : self.ids_BC.shape[1] - self.reach].reshape(-1)
 
-    def mask_BTC(self) -> Tensor:
-        """(B, T, C): True where a word of the band is a neighbour of a word of the block."""
-        device, reach = self.ids_BC.device, self.reach
-        word_T1 = torch.arange(self.left_BT.shape[1], device=device).unsqueeze(1)
-        distance_TC = torch.arange(self.ids_BC.shape[1], device=device) - reach - word_T1
+    def mask_BTC(self, dtype: torch.dtype) -> Tensor:
+        """(B, T, C): 1 where a word of the band is a neighbour of a word of the block, otherwise 0.
+
+        Row t of a block is its window of 2W + 1 places, moved by t. So rows of C + 1 places with the windows
+        at their beginnings, read as rows of C places, are the mask.
+        """
+        rows, length = self.left_BT.shape
+        distance = torch.arange(-self.reach, self.reach + 1, dtype=torch.int8, device=self.left_BT.device)
         left_BT1, right_BT1 = self.left_BT.unsqueeze(2), self.right_BT.unsqueeze(2)
-        return (distance_TC >= -left_BT1) & (distance_TC <= right_BT1) & (distance_TC != 0)
+        window = (distance >= -left_BT1) & (distance <= right_BT1) & (distance != 0)
+        moved = torch.zeros(rows, length, self.ids_BC.shape[1] + 1, dtype=dtype, device=window.device)
+        moved[:, :, : window.shape[2]] = window
+        return moved.view(rows, -1)[:, : length * self.ids_BC.shape[1]].view(rows, length, -1)
 
 
 def skip_gram_loss(
@@ -80,7 +86,7 @@ class _Neighbours(torch.autograd.Function):
 class _SkipGram(_Neighbours):
     @staticmethod
     def forward(ctx, words_VD, outputs_VD, band, negatives_K, samples):
-        mask_BTC = band.mask_BTC().to(words_VD.dtype)
+        mask_BTC = band.mask_BTC(words_VD.dtype)
         words_M = band.words_M()
         word_MD = words_VD.index_select(0, words_M)
         outputs_R = torch.cat([band.ids_BC.reshape(-1), negatives_K])
@@ -94,23 +100,26 @@ class _SkipGram(_Neighbours):
         score_BTC = torch.bmm(word_BTD, band_BCD.transpose(1, 2))
         score_MK = word_MD @ negative_KD.T
         weight_M1 = mask_BTC.sum(2).view(-1, 1) * (samples / len(negatives_K))
+        pushed = F.softplus(score_MK).sum(1, keepdim=True).mul_(weight_M1).sum()
+        pulled = F.logsigmoid(score_BTC).mul_(mask_BTC).sum()
+        pull_BTC, push_MK = score_BTC.sigmoid_(), score_MK.sigmoid_()
         # d -log s(x) / dx = s(x) - 1, and d -log s(-x) / dx = s(x)
-        pull_BTC = (score_BTC.sigmoid() - 1) * mask_BTC
-        push_MK = score_MK.sigmoid() * weight_M1
+        pull_BTC.sub_(1).mul_(mask_BTC)
+        push_MK.mul_(weight_M1)
         word_rows_MD = torch.bmm(pull_BTC, band_BCD).view(len(words_M), -1).addmm_(push_MK, negative_KD)
         output_rows_RD = torch.empty_like(output_RD)
         torch.bmm(pull_BTC.transpose(1, 2), word_BTD, out=output_rows_RD[:inside].view_as(band_BCD))
         torch.mm(push_MK.T, word_MD, out=output_rows_RD[inside:])
         ctx.sizes = words_VD.shape, outputs_VD.shape
         ctx.save_for_backward(words_M, word_rows_MD, outputs_R, output_rows_RD)
-        return (F.softplus(-score_BTC) * mask_BTC).sum() + (F.softplus(score_MK) * weight_M1).sum()
+        return pushed - pulled
 
 
 @final
 class _Cbow(_Neighbours):
     @staticmethod
     def forward(ctx, words_VD, outputs_VD, band, negatives_K, samples):
-        mask_BTC = band.mask_BTC().to(words_VD.dtype)
+        mask_BTC = band.mask_BTC(words_VD.dtype)
         count_BT1 = mask_BTC.sum(2, keepdim=True)
         mean_BTC = mask_BTC / count_BT1.clamp(min=1)
         words_R = band.ids_BC.reshape(-1)

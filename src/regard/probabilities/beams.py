@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from regard.models.contract import LanguageModel, State
+from regard.probabilities.measures import check_log_probs
 from regard.tokens.batches import shift_right
 
 
@@ -124,6 +125,7 @@ def _collect(
     beam: int,
 ) -> None:
     """Add the candidates that end at this step, and are among the `beam` best, to the finished hypotheses."""
+    check_log_probs(value_BC)
     place_N, candidate_N = (ends_BC[:, :beam] & (value_BC[:, :beam] > -torch.inf)).nonzero(as_tuple=True)
     if not len(place_N):
         return

@@ -63,12 +63,16 @@ class _StartedChoice(Choice):
     """A choice whose tokens are on their way to the host."""
 
     token_on_host_B: Tensor
+    log_prob_on_host_B: Tensor
     arrived: torch.cuda.Event | None
 
     def tokens(self) -> list[int]:
         if self.arrived is not None:
             self.arrived.synchronize()
         return self.token_on_host_B.tolist()
+
+    def log_probs(self) -> Tensor:
+        return self.log_prob_on_host_B
 
 
 @final
@@ -107,20 +111,21 @@ class _RecordedStep:
         token_B = choice.token_B[:rows].clone()  # the next step overwrites the tensors
         log_prob_B = choice.log_prob_B[:rows].clone()
         likeliest = choice.likeliest_BK[:rows].clone(), choice.likeliest_log_prob_BK[:rows].clone()
-        on_host_B, arrived = _to_host(token_B) if token_B.is_cuda else (token_B, None)
-        return _StartedChoice(token_B, log_prob_B, *likeliest, on_host_B, arrived)
+        here = _to_host(token_B, log_prob_B) if token_B.is_cuda else (token_B, log_prob_B, None)
+        return _StartedChoice(token_B, log_prob_B, *likeliest, *here)
 
     def rows_of_state(self, rows: int) -> State:
         return self._state.map(lambda buffer: buffer[:rows])
 
 
-def _to_host(token_B: Tensor) -> tuple[Tensor, torch.cuda.Event]:
-    """Start a copy to the host, and the event that tells when it has arrived."""
-    on_host_B = torch.empty(len(token_B), dtype=torch.long, pin_memory=True)
-    on_host_B.copy_(token_B, non_blocking=True)
+def _to_host(token_B: Tensor, log_prob_B: Tensor) -> tuple[Tensor, Tensor, torch.cuda.Event]:
+    """Start copies to the host. Return them, and the event that tells when they have arrived."""
+    on_host = [torch.empty(len(each), dtype=each.dtype, pin_memory=True) for each in (token_B, log_prob_B)]
+    for copied, each in zip(on_host, (token_B, log_prob_B), strict=True):
+        copied.copy_(each, non_blocking=True)
     arrived = torch.cuda.Event()
     arrived.record()
-    return on_host_B, arrived
+    return on_host[0], on_host[1], arrived
 
 
 _RECORDED: WeakKeyDictionary[LanguageModel, dict[tuple, _RecordedStep]] = WeakKeyDictionary()

@@ -16,6 +16,7 @@ from torch import Tensor
 
 from regard.models.contract import LanguageModel, State
 from regard.probabilities.captured import body_for
+from regard.probabilities.measures import check_log_probs
 from regard.probabilities.sampling import Sampling, uniform
 from regard.probabilities.step import Body, Choice, Step
 
@@ -122,7 +123,9 @@ class _Rows:
             self._left -= 1
             choice = self._step.choose(self._read(), self._uniform(0))
         self._used += 1
-        return self._written(choice)
+        written = self._written(choice)
+        check_log_probs(choice.log_probs())
+        return written
 
     def _fits(self) -> bool:
         """Return whether every prompt has been read and every window has a free position."""

@@ -9,19 +9,21 @@ import math
 import time
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
+from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from regard.errors import UserError
+from regard.errors import MachineError, UserError
 from regard.models.contract import LanguageModel, Prediction
 from regard.tables import Table, TableRows, html_table
 from regard.tokens.batches import Batch, Rows, overlapping_windows, whole_documents, window_batches
 from regard.tokens.contract import Encoded, Tokenizer
-from regard.tokens.pairs import EncodedPairs, pair_batches
+from regard.tokens.pairs import GivenExamples, pair_batches
 
-Examples = Encoded | EncodedPairs
+ABOVE_ZERO = 1e-2  # the rounding of half precision
+Examples = Encoded | GivenExamples
 
 
 @dataclass(frozen=True)
@@ -94,7 +96,20 @@ def scores(
         with torch.inference_mode():
             nll_BT = prediction.nll(rows.targets_BT.to(model.device)).cpu()
         scored_BT = rows.places_BT >= 0
+        check_log_probs(-nll_BT)
         yield rows.places_BT[scored_BT], nll_BT[scored_BT]
+
+
+def check_log_probs(log_probs: Tensor) -> None:
+    """Stop if a log-probability is not a number, or is far above 0. Minus infinity is that of an event
+    without probability.
+    """
+    if not bool((log_probs <= ABOVE_ZERO).all()):
+        wrong = "is not a number" if bool(log_probs.isnan().any()) else "is above 0"
+        raise MachineError(
+            f"a log-probability {wrong}: the model's numbers are too large for its precision; "
+            "use another run, a milder `edit` or `precision` fp32"
+        )
 
 
 def read_examples(
@@ -114,12 +129,11 @@ def read_examples(
 
 def _batches(model: LanguageModel, examples: Examples, stride: int | None) -> Iterator[Batch]:
     start, padding, context = model.start, model.padding, model.context
-    if isinstance(examples, EncodedPairs):
+    if isinstance(examples, GivenExamples):
         assert model.given is not None
         budget = model.batch_tokens // 4  # a pair has two sides, and each is padded
-        return pair_batches(
-            examples, start=start, padding=padding, source_padding=model.given.padding, budget=budget
-        )
+        given_rows = partial(model.given.rows, examples)
+        return pair_batches(examples, given_rows, start=start, padding=padding, budget=budget)
     # A model that carries its state from window to window reads the windows of a document in order.
     windows = (
         whole_documents(examples)
@@ -133,7 +147,7 @@ def _batches(model: LanguageModel, examples: Examples, stride: int | None) -> It
 
 
 def _targets(examples: Examples) -> Encoded:
-    return examples.target if isinstance(examples, EncodedPairs) else examples
+    return examples.target if isinstance(examples, GivenExamples) else examples
 
 
 def check_stride(model: LanguageModel, stride: int | None) -> None:

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 
 @dataclass(frozen=True)
@@ -48,14 +49,16 @@ def paired_bootstrap(
     return differences
 
 
-def bleu(translations: Sequence[str], references: Sequence[str]) -> Quality:
-    """Return the corpus BLEU of the translations."""
+def bleu(translations: Sequence[str], *references: Sequence[str | None]) -> Quality:
+    """Return the corpus BLEU of the translations.
+
+    There may be several lists of references; None stands for one that is missing.
+    """
     from sacrebleu.metrics import BLEU
 
     metric = BLEU()
-    return Quality(
-        metric.corpus_score(list(translations), [list(references)]).score, str(metric.get_signature())
-    )
+    lists: list[Any] = [list(column) for column in references]
+    return Quality(metric.corpus_score(list(translations), lists).score, str(metric.get_signature()))
 
 
 def chrf(translations: Sequence[str], references: Sequence[str]) -> Quality:

@@ -29,6 +29,10 @@ class Choice:
         """Wait for the tokens and read them."""
         return self.token_B.tolist()
 
+    def log_probs(self) -> Tensor:
+        """Return the log-probabilities on the host. Called after tokens()."""
+        return self.log_prob_B.cpu()
+
 
 @final
 class Step(nn.Module):

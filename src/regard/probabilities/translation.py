@@ -11,6 +11,7 @@ from torch import Tensor
 
 from regard.errors import UserError
 from regard.models.contract import LanguageModel, State
+from regard.models.given import as_sentences
 from regard.parts.look import Look
 from regard.probabilities.beams import Hypothesis, beam_search
 from regard.probabilities.decoder import ENDED, Writing, generate
@@ -18,7 +19,7 @@ from regard.probabilities.sampling import Sampling
 from regard.text.parallel import words
 from regard.tokens.batches import shift_right
 from regard.tokens.contract import Encoded, Tokenizer
-from regard.tokens.pairs import EncodedPairs, encode_lines, source_rows, target_rows
+from regard.tokens.pairs import GivenExamples, encode_lines, source_rows, target_rows
 
 BUDGET = 1 << 12  # the maximal number of source tokens in a batch, times the number of beams
 
@@ -73,13 +74,13 @@ def translate(
         return []
     encoded = encode_lines(source, list(lines))
     _check(model, encoded, lines)
-    assert model.given is not None
+    given = as_sentences(model.given)
     translations: list[list[Translation]] = [[] for _ in lines]
     for places_B in _batches(encoded.lengths_D, search.beam):
-        source_BS = source_rows(encoded, places_B, model.given.padding).to(model.device)
-        best = _search(model, source_BS, target, encoded.lengths_D[places_B], places_B, search)
+        source_BS = source_rows(encoded, places_B, given.padding).to(model.device)
+        best = find(model, source_BS, target, 2 * encoded.lengths_D[places_B] + 10, places_B, search)
         unknown = any(target.unknown in hypothesis.ids for hypotheses in best for hypothesis in hypotheses)
-        maps = _attention(model, source_BS, best) if attention or unknown else {}
+        maps = attention_of(model, source_BS, best) if attention or unknown else {}
         for row, place in enumerate(places_B.tolist()):
             names = [
                 source.name(token)
@@ -128,22 +129,27 @@ def _batches(length_B: Tensor, beam: int) -> Iterator[Tensor]:
 
 
 @torch.inference_mode()
-def _search(
+def find(
     model: LanguageModel,
-    source_BS: Tensor,
+    given: Tensor,
     target: Tokenizer,
-    length_B: Tensor,
+    longest_B: Tensor,
     places_B: Tensor,
     search: Search,
 ) -> list[list[Hypothesis]]:
-    longest_B = (2 * length_B + 10).clamp(max=model.context or 1 << 30)
-    state = model.begin(source_BS)
+    """Return the best texts for each source or image of a batch, the best first.
+
+    `longest_B` limits the number of tokens. `places_B` are the numbers of the rows among all that are read;
+    samples depend on them, and not on the batch.
+    """
+    longest_B = longest_B.clamp(max=model.context or 1 << 30)
+    state = model.begin(given)
     if search.sampling is None:
         best = beam_search(
             model, state, target.end, search.beam, longest_B, search.penalty, prefix=search.prefix
         )
         return [hypotheses[: search.count] for hypotheses in best]
-    rows = torch.arange(len(source_BS), device=model.device).repeat_interleave(search.count)
+    rows = torch.arange(len(given), device=model.device).repeat_interleave(search.count)
     numbers = [place * search.count + sample for place in places_B.tolist() for sample in range(search.count)]
     samples = _sampled(model, state.pick(rows), target.end, longest_B[rows.cpu()].tolist(), numbers, search)
     groups = (samples[first : first + search.count] for first in range(0, len(samples), search.count))
@@ -175,8 +181,8 @@ def _sampled(
 
 
 @torch.inference_mode()
-def _attention(
-    model: LanguageModel, source_BS: Tensor, best: list[list[Hypothesis]]
+def attention_of(
+    model: LanguageModel, given: Tensor, best: list[list[Hypothesis]]
 ) -> dict[str, list[list[Tensor]]]:
     """Return the attention weights of each hypothesis. The model reads each hypothesis once more."""
     assert model.given is not None
@@ -184,7 +190,7 @@ def _attention(
     if not sites:
         return {}
     rows = [(row, hypothesis) for row, hypotheses in enumerate(best) for hypothesis in hypotheses]
-    source = source_BS[[row for row, _ in rows]]
+    source = given[[row for row, _ in rows]]
     longest = max(len(hypothesis.ids) for _, hypothesis in rows) + 1
     padded = [[*hypothesis.ids, *[model.padding] * (longest - len(hypothesis.ids))] for _, hypothesis in rows]
     tokens = shift_right(torch.tensor(padded, device=source.device), model.start)
@@ -192,7 +198,7 @@ def _attention(
         tokens = tokens[:, : model.context]
     look = Look(sites)
     model.read_from_start(tokens, source, look)
-    lengths = (source_BS != model.given.padding).sum(1).tolist()
+    lengths = model.given.lengths(given)
     maps: dict[str, list[list[Tensor]]] = {}
     for site, weights in look.maps.items():
         rest = iter(weights().cpu())
@@ -222,14 +228,14 @@ def _text(target: Tokenizer, ids: list[int], source: list[str], attention: dict[
 
 
 @torch.inference_mode()
-def forced_attention(model: LanguageModel, pairs: EncodedPairs, places_B: Tensor) -> dict[str, Tensor]:
-    """For each site (B, H, T, S): the attention weights while the model reads the given translations.
+def forced_attention(model: LanguageModel, pairs: GivenExamples, places_B: Tensor) -> dict[str, Tensor]:
+    """For each site (B, H, T, S): the attention weights while the model reads the texts of the examples.
 
     Row t belongs to the state that predicts token t.
     """
     assert model.given is not None
-    source_BS = source_rows(pairs.source, places_B, model.given.padding).to(model.device)
+    given = model.given.rows(pairs, places_B).to(model.device)
     look = Look(crossing_sites(model))
     rows = target_rows(pairs.target, places_B, model.start, model.padding)
-    model.read_from_start(rows.tokens_BT.to(model.device), source_BS, look)
+    model.read_from_start(rows.tokens_BT.to(model.device), given, look)
     return {site: weights().cpu() for site, weights in look.maps.items()}

@@ -4,12 +4,14 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from regard.boundary import check_ranges
 from regard.errors import UserError
 from regard.machine.device import best_device
 from regard.models.model import Model
 from regard.models.wrappers.mixture import Mixture
 from regard.probabilities.cache_choice import with_cache
 from regard.probabilities.measures import best_weight, token_losses
+from regard.ranges import Count
 from regard.runs.formats import as_run
 from regard.runs.run import Run
 from regard.text.files import Source, read
@@ -17,7 +19,8 @@ from regard.text.files import Source, read
 CACHE_TOKENS = 1 << 15  # tokens of validation text from which the numbers of a cache are chosen
 
 
-def cached(run: Run | str | Path, size: int = 2000, valid: str | Path | Sequence[str | Path] = ()) -> Run:
+@check_ranges
+def cached(run: Run | str | Path, size: Count = 2000, valid: str | Path | Sequence[str | Path] = ()) -> Run:
     """Put a neural cache of the last `size` states on a run's model.
 
     Theta and the cache's share are chosen on validation text.
@@ -25,8 +28,6 @@ def cached(run: Run | str | Path, size: int = 2000, valid: str | Path | Sequence
     >>> regard.evaluate(regard.cached("runs/lstm"), text="other.txt").perplexity  # doctest: +SKIP
     """
     opened = as_run(run)
-    if size < 1:
-        raise UserError("`cache_size` must be 1 or more")
     sources = read(valid) or [opened.read_again(record) for record in opened.config.texts.valid]
     if not sources:
         raise UserError("the numbers of a cache are chosen on validation text: say which with `valid`")

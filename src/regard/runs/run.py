@@ -15,6 +15,7 @@ from regard.machine.disk import absolute, relocated
 from regard.models import family_name
 from regard.models.contract import LanguageModel
 from regard.models.model import Model, as_kind
+from regard.ranges import Count, Number, Seed, Size
 from regard.text import parallel
 from regard.text.builtin import BUILT_IN, built_in_text
 from regard.text.files import Source, read_file
@@ -31,10 +32,10 @@ class TextRecord:
 
     name: str
     sha256: str
-    bytes: int
-    first: int = 0  # the text begins at this character of its file: the part before it is training text
-    pairs: int | None = None
-    texts: int | None = None  # the number of labelled texts
+    bytes: Size
+    first: Size = 0  # the text begins at this character of its file: the part before it is training text
+    pairs: Size | None = None
+    texts: Size | None = None  # the number of labelled texts
     columns: tuple[str, ...] = ()  # of label and text, in a table of labelled texts
     held_out: bool = False
     hold: float | None = None  # the share that was held out
@@ -77,18 +78,18 @@ class RunConfig:
 
     format: int = FORMAT
     family: str
-    vocabulary_size: int
-    source_size: int | None = None
+    vocabulary_size: Count
+    source_size: Count | tuple[Count, ...] | None = None  # what the model's states begin with
     labels: tuple[str, ...] = ()  # the names of the labels, by number
     model: dict[str, Any]
     texts: Texts
-    seed: int | None = None
+    seed: Seed | None = None
     training: dict[str, Any] | None = None
     notes: tuple[str, ...] = ()
-    longest: int | None = None  # sentence pairs with more tokens on a side were left out
-    steps: int = 0
-    best_step: int = 0
-    tokens: int = 0
+    longest: Count | None = None  # sentence pairs with more tokens on a side were left out
+    steps: Number = 0
+    best_step: Number = 0
+    tokens: Size = 0
     seconds: float = 0.0
     loss: float | None = None  # on all of the validation text
     figures: dict[str, float] = field(default_factory=dict)  # more figures of the finished model
@@ -180,6 +181,8 @@ def describe(model: Model, texts: Texts = NO_TEXTS, **known: Any) -> RunConfig:
 
 def require_plain_text(run: Run) -> Run:
     """The run, if it goes on from a text; an error if its state begins with something else."""
+    if run.model.reads == "captions":
+        raise UserError("this run captions images; use regard caption, or regard evaluate with `images`")
     if run.language_model.given is not None:
         raise UserError(
             "this run translates; use regard translate, or regard evaluate with `source` and `target`"
@@ -189,7 +192,7 @@ def require_plain_text(run: Run) -> Run:
 
 def require_translator(run: Run) -> Run:
     """The run, if its state begins with a source sentence."""
-    if run.language_model.given is None or run.source is None:
+    if run.language_model.reads != "pairs" or run.source is None:
         raise UserError(
             f"{run.model.family} does not translate; train a recurrent-translator or a transformer-translator"
         )

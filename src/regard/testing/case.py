@@ -68,14 +68,8 @@ class Case(Texts[LanguageModel]):
     """A language model, and random texts and sources for it."""
 
     def given(self, rows: int) -> int | Tensor:
-        """Return the number of rows, or a random source sentence for each row, padded anywhere."""
-        if self.model.given is None:
-            return rows
-        size, padding = self.model.given.size, self.model.given.padding
-        sources = [
-            [self.random.randrange(size) for _ in range(self.random.randint(1, 5))] for _ in range(rows)
-        ]
-        return torch.tensor(self.padded(sources, padding))
+        """Return the number of rows, or a random source sentence or image for each row, with padding."""
+        return rows if self.model.given is None else self.model.given.random(rows, self.random)
 
     def begin(self, given: int | Tensor) -> State:
         """Return the model's state before the first token."""

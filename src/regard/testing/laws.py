@@ -18,7 +18,7 @@ from regard.probabilities.measures import token_losses
 from regard.probabilities.sampling import Sampling
 from regard.testing.case import LONGEST, Case, close, row_of
 from regard.tokens.contract import Encoded
-from regard.tokens.pairs import EncodedPairs
+from regard.tokens.pairs import GivenExamples
 
 
 def probabilities_sum_to_one(case: Case) -> None:
@@ -340,18 +340,14 @@ def an_edit_that_changes_nothing_changes_no_figure(case: Case) -> None:
     assert text == other
 
 
-def _examples(case: Case) -> Encoded | EncodedPairs:
-    """Return the same documents or sentence pairs in each call."""
+def _examples(case: Case) -> Encoded | GivenExamples:
+    """Return the same documents, or documents with what their states begin with, in each call."""
     generator = random.Random(5)
-    limit = 29 if case.model.given is None else 7
-
-    def encoded(size: int) -> Encoded:
-        lengths = [generator.randint(1, limit) for _ in range(5)]
-        ids = torch.tensor([generator.randrange(size) for _ in range(sum(lengths))])
-        return Encoded(ids, torch.tensor(lengths).cumsum(0), bytes=len(ids), unknown=0)
-
-    target = encoded(case.size)
-    return target if case.model.given is None else EncodedPairs(encoded(case.model.given.size), target)
+    given = case.model.given
+    lengths = [generator.randint(1, 29 if given is None else 7) for _ in range(5)]
+    ids = torch.tensor([generator.randrange(case.size) for _ in range(sum(lengths))])
+    target = Encoded(ids, torch.tensor(lengths).cumsum(0), bytes=len(ids), unknown=0)
+    return target if given is None else given.random_examples(target, generator)
 
 
 CHECKS = (

@@ -1,9 +1,10 @@
-"""Makes the tokenizer from options and a training text, or from a run's tokenizer.json."""
+"""Makes the tokenizer from options and a training text."""
 
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 from regard.errors import UserError
+from regard.ranges import Count
 from regard.text.documents import Document, split
 from regard.text.files import read_file
 from regard.tokens.characters import CharacterTokenizer
@@ -23,18 +24,16 @@ class TokenOptions:
     """Kind of tokens: characters, words, bytes or subwords by byte-pair encoding."""
     document: Document = "file"
     """Unit of text that is a document. A context never crosses the end of a document."""
-    cutoff: int = 1
+    cutoff: Count = 1
     """Words with fewer occurrences become <unk> (word)."""
     vocabulary: str | None = None
     """A file with the vocabulary. Without it, the words of the training text are the vocabulary (word)."""
-    bpe_size: int | None = None
+    bpe_size: Count | None = None
     """Number of tokens of byte-pair encoding (bpe: 1024)."""
 
 
 def train_tokenizer(texts: list[str], options: TokenOptions) -> tuple[Tokenizer, Encoded]:
     """Make a tokenizer for the texts. Return it, and the encoded texts."""
-    if options.cutoff < 1:
-        raise UserError("`cutoff` must be 1 or more")
     if options.tokens != "word" and (options.cutoff != 1 or options.vocabulary is not None):
         raise UserError("`cutoff` and `vocabulary` are options of `tokens` word")
     if options.tokens != "bpe" and options.bpe_size is not None:
@@ -61,18 +60,3 @@ def _make_tokenizer(texts: list[str], options: TokenOptions) -> Tokenizer:
         case "word":
             assert options.vocabulary is not None
             return WordTokenizer(dict.fromkeys(read_file(options.vocabulary).utf8.split()), options.document)
-
-
-def tokenizer_from_json(data: dict[str, Any]) -> Tokenizer:
-    """Make the tokenizer that `Tokenizer.to_json` described."""
-    match data["kind"]:
-        case "char":
-            return CharacterTokenizer(data["characters"], data["document"])
-        case "byte":
-            return ByteTokenizer(data["document"])
-        case "bpe":
-            return SubwordTokenizer.from_json(data)
-        case "word":
-            return WordTokenizer((word.encode() for word in data["words"]), data["document"])
-        case other:
-            raise ValueError(f"no tokenizer is called {other!r}")

@@ -9,12 +9,14 @@ import codecs
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from regard.errors import UserError
 from regard.text.documents import Document, split
 
 
@@ -55,7 +57,7 @@ class Tokenizer(ABC):
     document: Document
     size: int  # the number of tokens that can be predicted
     end: int  # the end of a document (for words: the end of a line)
-    unknown: int | None  # the id of unknown words or characters; None if every text can be encoded
+    unknown: int | None = None  # the id of unknown words or characters; None if every text can be encoded
 
     @property
     def start(self) -> int:
@@ -82,12 +84,35 @@ class Tokenizer(ABC):
 
     @abstractmethod
     def to_json(self) -> dict[str, Any]:
-        """Return a description from which `tokenizer_from_json` makes the same tokenizer."""
+        """Return a description from which `parse_tokenizer` (saved.py) makes the same tokenizer."""
 
     def encode(self, text: str) -> Encoded:
         """Split a text into documents and encode them."""
-        ids, ends = self.encode_documents(split(text, self.document))
-        return self.encoded(ids, ends, len(text.encode()))
+        return self.encode_whole(split(text, self.document), len(text.encode()))
+
+    def encode_whole(self, documents: list[str], size: int) -> Encoded:
+        """Encode documents of `size` bytes, to measure or to train a model on the whole of them."""
+        ids, ends = self.encode_documents(documents)
+        self.check_lossless(documents, ids, ends)
+        return self.encoded(ids, ends, size)
+
+    def check_lossless(self, documents: list[str], ids: np.ndarray, ends: np.ndarray) -> None:
+        """Decode every document and compare, so that no figure is of less than the text.
+
+        Only a space before a document is allowed, which some tokenizers add.
+        """
+        if not self.lossless:
+            return
+        tokens = ids.tolist()
+        for document, (first, last) in zip(documents, pairwise([0, *ends.tolist()]), strict=True):
+            read = self.decode(tokens[first : last - 1])
+            if read not in (document, f" {document}"):
+                raise UserError(f"{_difference(document, read)}; use another model, or change the text")
+
+    @property
+    def lossless(self) -> bool:
+        """Whether decoded tokens are the text itself. Otherwise unknown tokens are counted."""
+        return self.unknown is None
 
     def encode_texts(self, texts: list[str]) -> Encoded:
         """Encode several texts, one after the other. No document crosses from one text to the next."""
@@ -142,6 +167,16 @@ class Tokenizer(ABC):
     def end_bytes(self) -> bytes:
         """The bytes of the end token: a newline if documents are lines."""
         return b"\n" if self.document == "line" else b""
+
+
+def _difference(text: str, read: str) -> str:
+    """Say where a text and what was read of it differ."""
+    letters = enumerate(zip(text, read, strict=False))
+    shorter = min(len(text), len(read))
+    place = next((place for place, (one, other) in letters if one != other), shorter)
+    first = max(0, place - 8)
+    both = f"{text[first : place + 8]!r} is read as {read[first : place + 8]!r}"
+    return f"this tokenizer does not keep the text (at character {place}, {both})"
 
 
 def with_ends(ids: np.ndarray, lengths: np.ndarray, end: int) -> tuple[np.ndarray, np.ndarray]:

@@ -20,7 +20,8 @@ from torch import Tensor
 from regard.errors import UserError
 from regard.tokens.contract import Encoded, Tokenizer
 
-SAMPLES = 64  # the negative samples that the words of a batch share
+SAMPLES = 32  # the negative samples that the words of a batch share
+OFTEN = 2.0  # the largest mean number of times that a word stands in a batch
 POWER = 0.75  # of the counts of words, in the distribution of negative samples (Mikolov et al. 2013)
 
 
@@ -80,13 +81,16 @@ class NeighbourSchedule:
                 "the text has fewer than two different words to learn: give more text, or lower `cutoff`"
             )
         self._words, self._window, self._seed = words, window, seed
-        self._kept_V = words.kept_V(subsample).astype(np.float32)
-        # A vector moves by the sum of its gradients in a batch. A batch therefore has no more words than the
-        # text has different words in effect: the sum grows with the times that a word stands in it.
-        share_V = words.counts_V * self._kept_V / (words.counts_V * self._kept_V).sum()
+        # A vector moves by the sum of its gradients in a batch, and the vectors grow without bound if a word
+        # stands there too often. So a batch has no more words than the text has different words in effect,
+        # and the most frequent words are left out until they stand there OFTEN times on average.
+        kept_V = words.kept_V(subsample)
+        share_V = words.counts_V * kept_V / (words.counts_V * kept_V).sum()
         most = max(2, int(1 / np.square(share_V).sum()))
         self._length = min(length, most)
         self._rows = max(1, min(rows, most // self._length))
+        often_V = share_V * self._rows * self._length
+        self._kept_V = (kept_V * OFTEN / np.maximum(often_V, OFTEN)).astype(np.float32)
         weight_V = words.counts_V**POWER
         self._cumulated_V = np.cumsum(weight_V / weight_V.sum())
         self._epoch = lru_cache(maxsize=1)(self._make)

@@ -1,9 +1,12 @@
 """Encoded sentence pairs, and batches of pairs with similar lengths, for training and measuring translators.
 
+Captions of images (captions.py) are read in the same way: what a pair's state begins with is an image.
+
 Shape legend: B rows, S source positions, T target positions, N tokens of all sentences, P pairs.
 """
 
-from collections.abc import Iterator
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import final
 
@@ -17,22 +20,37 @@ from regard.tokens.contract import Encoded, Tokenizer
 from regard.tokens.schedule import Schedule, epoch_generator
 
 
+class GivenExamples(ABC):
+    """Encoded texts, each with what its state begins with. Example i is document i of the target."""
+
+    target: Encoded
+
+    def __len__(self) -> int:
+        return len(self.target.ends_D)
+
+    @property
+    @abstractmethod
+    def lengths_P(self) -> Tensor:
+        """The number of positions that each example takes in a batch, on its longer side."""
+
+
+@final
 @dataclass(frozen=True)
-class EncodedPairs:
+class EncodedPairs(GivenExamples):
     """Sentence pairs. Pair i is document i of the source, and document i of the target."""
 
     source: Encoded
     target: Encoded
     too_long: int = 0  # the number of pairs that were left out because a side has too many tokens
 
-    def __len__(self) -> int:
-        return len(self.source.ends_D)
+    @property
+    def lengths_P(self) -> Tensor:
+        return torch.maximum(self.source.lengths_D, self.target.lengths_D)
 
 
 def encode_lines(tokenizer: Tokenizer, lines: list[str]) -> Encoded:
     """Encode lines as documents."""
-    ids, ends = tokenizer.encode_documents(lines)
-    return tokenizer.encoded(ids, ends, sum(len(line.encode()) + 1 for line in lines))
+    return tokenizer.encode_whole(lines, sum(len(line.encode()) + 1 for line in lines))
 
 
 def encode_pairs(
@@ -81,9 +99,9 @@ def gather(text: Encoded, places_B: Tensor, filler: int) -> tuple[Tensor, Tensor
     return torch.where(place_BT >= 0, text.ids_N[place_BT.clamp(min=0)].long(), filler), place_BT
 
 
-def cut_into_batches(pairs: EncodedPairs, budget: int, order_P: Tensor) -> list[Tensor]:
+def cut_into_batches(pairs: GivenExamples, budget: int, order_P: Tensor) -> list[Tensor]:
     """Divide the pairs, in this order, into batches. Longest side times rows is at most the budget."""
-    length_P = torch.maximum(pairs.source.lengths_D, pairs.target.lengths_D)[order_P]
+    length_P = pairs.lengths_P[order_P]
     batches, first, longest = [], 0, 0
     for place, length in enumerate(length_P.tolist()):
         if place > first and max(longest, length) * (place - first + 1) > budget:
@@ -93,19 +111,19 @@ def cut_into_batches(pairs: EncodedPairs, budget: int, order_P: Tensor) -> list[
     return [*batches, order_P[first:]]
 
 
-def batches_by_length(pairs: EncodedPairs, budget: int) -> Iterator[Tensor]:
+def batches_by_length(pairs: GivenExamples, budget: int) -> Iterator[Tensor]:
     """Yield batches of pairs, as indices, for measuring and aligning. Every pair is in one batch."""
-    length_P = pairs.source.lengths_D + pairs.target.lengths_D
+    length_P = pairs.lengths_P + pairs.target.lengths_D
     yield from cut_into_batches(pairs, budget, length_P.argsort(stable=True))
 
 
 def pair_batches(
-    pairs: EncodedPairs, *, start: int, padding: int, source_padding: int, budget: int
+    pairs: GivenExamples, given_rows: Callable[[Tensor], Tensor], *, start: int, padding: int, budget: int
 ) -> Iterator[Batch]:
-    """Yield batches of pairs. Source sentences begin the states, and target sentences are the rows."""
+    """Yield batches of pairs. `given_rows(places_B)` begins the states, and the targets are the rows."""
     for places_B in batches_by_length(pairs, budget):
         rows = target_rows(pairs.target, places_B, start, padding)
-        yield Batch(source_rows(pairs.source, places_B, source_padding), iter([rows]))
+        yield Batch(given_rows(places_B), iter([rows]))
 
 
 # Pairs are sorted by length within a pool of this many batches. Batches then need little padding, and still
@@ -113,24 +131,40 @@ def pair_batches(
 POOL = 32
 
 
+class ExampleSchedule(Schedule, ABC):
+    """A schedule whose steps are examples. Each example is a row with a state of its own."""
+
+    examples: GivenExamples
+
+    @abstractmethod
+    def chosen(self, epoch: int, step: int) -> Tensor:
+        """Return the examples of a step."""
+
+    def places(self, epoch: int, step: int) -> tuple[Tensor, Tensor]:
+        chosen_B = self.chosen(epoch, step)
+        return gather(self.examples.target, chosen_B, 0)[1], torch.ones(len(chosen_B), dtype=torch.bool)
+
+
 @final
-class PairSchedule(Schedule):
+class PairSchedule(ExampleSchedule):
     """Batches of shuffled pairs. Pairs are sorted by length within pools, and batches are shuffled again."""
 
-    def __init__(self, pairs: EncodedPairs, budget: int, seed: int, source_padding: int):
-        self._pairs, self._budget, self._seed, self._padding = pairs, budget, seed, source_padding
+    def __init__(self, pairs: GivenExamples, budget: int, seed: int):
+        self.examples, self._budget, self._seed = pairs, budget, seed
         self._epoch = -1
-        self._length_P = torch.maximum(pairs.source.lengths_D, pairs.target.lengths_D)
+        self._length_P = pairs.lengths_P
         self._batches = list[Tensor]()
 
     def _batches_of(self, epoch: int) -> list[Tensor]:
         """Return the batches of an epoch, as indices of pairs."""
         if epoch != self._epoch:
             generator = epoch_generator(self._seed, epoch)
-            order_P = torch.randperm(len(self._pairs), generator=generator)
+            order_P = torch.randperm(len(self.examples), generator=generator)
             pool = max(1, POOL * self._budget // max(1, int(self._length_P.float().mean())))
             parts = [part[self._length_P[part].argsort(stable=True)] for part in order_P.split(pool)]
-            batches = [batch for part in parts for batch in cut_into_batches(self._pairs, self._budget, part)]
+            batches = [
+                batch for part in parts for batch in cut_into_batches(self.examples, self._budget, part)
+            ]
             shuffled = torch.randperm(len(batches), generator=generator).tolist()
             self._batches = [batches[number] for number in shuffled]
             self._epoch = epoch
@@ -139,10 +173,5 @@ class PairSchedule(Schedule):
     def steps(self, epoch: int) -> int:
         return len(self._batches_of(epoch))
 
-    def places(self, epoch: int, step: int) -> tuple[Tensor, Tensor]:
-        pairs_B = self._batches_of(epoch)[step]
-        return gather(self._pairs.target, pairs_B, 0)[1], torch.ones(len(pairs_B), dtype=torch.bool)
-
-    def sources(self, epoch: int, step: int) -> Tensor:
-        """(B, S): the source sentences of a step."""
-        return source_rows(self._pairs.source, self._batches_of(epoch)[step], self._padding)
+    def chosen(self, epoch: int, step: int) -> Tensor:
+        return self._batches_of(epoch)[step]

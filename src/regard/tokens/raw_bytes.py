@@ -1,5 +1,6 @@
 """The byte tokenizer: a token for each of the 256 bytes, and an end token. No byte is unknown."""
 
+from collections.abc import Iterable
 from typing import Any, final
 
 import numpy as np
@@ -27,6 +28,10 @@ class ByteTokenizer(Tokenizer):
 
     def token_bytes(self, token: int, previous: int | None) -> bytes:
         return self.end_bytes if token == END else bytes([token])
+
+    def decode(self, ids: Iterable[int]) -> str:
+        tokens = list(ids)
+        return super().decode(tokens) if END in tokens else bytes(tokens).decode("utf-8", "replace")
 
     def to_json(self) -> dict[str, Any]:
         return {"kind": self.kind, "document": self.document}

@@ -1,17 +1,22 @@
 """The subword tokenizer: byte-level byte-pair encoding, trained by the `tokenizers` library.
 
-Every text can be encoded, so there is no unknown token.
+Every text can be encoded, so there is no unknown token. A tokenizer of another tool may be of another kind
+(WordPiece, Unigram, with a normaliser): the library reads and writes text with it, and a text that it does
+not keep is never measured.
 """
 
 import json
 import re
+from collections.abc import Iterable
 from functools import cached_property
+from pathlib import Path
 from typing import Any, final
 
 import numpy as np
 from tokenizers import Tokenizer as Library
-from tokenizers import pre_tokenizers
+from tokenizers import decoders, models, pre_tokenizers
 
+from regard.errors import UserError
 from regard.text.documents import Document
 from regard.tokens.bpe_training import train_library
 from regard.tokens.contract import Tokenizer, with_ends
@@ -27,7 +32,6 @@ BOUNDARY = re.compile(r"[^\W_](?=[ \n])")
 @final
 class SubwordTokenizer(Tokenizer):
     kind = "bpe"
-    unknown = None
 
     def __init__(self, library: Library, document: Document, end: int | None = None, size: int | None = None):
         """Wrap a tokenizer of the library. By default, the end token is the first id after the library's ids.
@@ -37,20 +41,28 @@ class SubwordTokenizer(Tokenizer):
         """
         self.document = document
         self._library = library
-        self.end = library.get_vocab_size() if end is None else end
-        self.size = self.end + 1 if size is None else size
+        # Another tool may have saved settings for batches of training. A text is read whole, and the model
+        # puts <s> and </s> around it, not the library. The name of a mark in a text is text.
+        library.no_truncation()
+        library.no_padding()
+        library.encode_special_tokens = True
+        known = max(library.get_vocab().values(), default=-1) + 1
+        self.end = known if end is None else end
+        self.size = max(known, self.end + 1) if size is None else size
+        if self.size < max(known, self.end + 1):
+            raise UserError(f"the tokenizer has {known:,} tokens and the model only {self.size:,}")
+        self._settings: dict[str, Any] = json.loads(library.to_str())
+        self._byte_level = any(
+            _has_kind(self._settings[part], "ByteLevel")
+            for part in ("normalizer", "pre_tokenizer", "decoder")
+        )
+        self.unknown = None if self._byte_level else self._unknown()
 
     @classmethod
     def train(cls, texts: list[str], document: Document, size: int) -> "SubwordTokenizer":
         """Train a tokenizer with `size` tokens, end token included."""
         library = train_library(texts, size - 1)  # the end token is added to these
         return cls(library, document)
-
-    @classmethod
-    def from_json(cls, data: dict[str, Any]) -> "SubwordTokenizer":
-        return cls(
-            Library.from_str(json.dumps(data["bpe"])), data["document"], data.get("end"), data.get("size")
-        )
 
     def encode_documents(self, documents: list[str]) -> tuple[np.ndarray, np.ndarray]:
         pieces_D = [self._pieces(document) for document in documents]
@@ -62,7 +74,7 @@ class SubwordTokenizer(Tokenizer):
     def _pieces(self, document: str) -> list[str]:
         """Cut a long document between words, if this changes no token."""
         library = self._library
-        plain = library.normalizer is None and library.post_processor is None and library.truncation is None
+        plain = library.normalizer is None  # special tokens and truncation are switched off
         words = library.pre_tokenizer
         if not plain or not isinstance(words, pre_tokenizers.ByteLevel) or words.add_prefix_space:
             return [document]
@@ -78,23 +90,56 @@ class SubwordTokenizer(Tokenizer):
         for end, piece in enumerate(pieces, 1):
             letters += len(piece)
             if letters > BATCH or end == len(pieces):
-                batch = self._library.encode_batch_fast(pieces[first:end])
+                batch = self._library.encode_batch_fast(pieces[first:end], add_special_tokens=False)
                 encoded += [np.array(encoding.ids, dtype=np.int32) for encoding in batch]
                 first, letters = end, 0
         return encoded
 
+    @property
+    def lossless(self) -> bool:
+        return True
+
+    def decode(self, ids: Iterable[int]) -> str:
+        if self._byte_level:
+            return b"".join(map(self._bytes.__getitem__, ids)).decode("utf-8", "replace")
+        return self._library.decode(list(ids), skip_special_tokens=False)
+
     @cached_property
     def _bytes(self) -> list[bytes]:
-        """The bytes of each token."""
-        letters = _byte_of_letter()
+        """The bytes of each token of a byte-level tokenizer. Added tokens are written as they are."""
+        letters, added = _byte_of_letter(), self._library.get_added_tokens_decoder()
         names = [self._library.id_to_token(token) or "" for token in range(self.size)]
-        return [
-            bytes(letters[letter] for letter in name) if set(name) <= set(letters) else name.encode()
-            for name in names
+        own = [
+            bytes(letters[letter] for letter in name)
+            if token not in added and set(name) <= set(letters)
+            else name.encode()
+            for token, name in enumerate(names)
         ]
+        own[self.end] = self.end_bytes
+        return own
 
     def token_bytes(self, token: int, previous: int | None) -> bytes:
-        return self.end_bytes if token == self.end else self._bytes[token]
+        if self._byte_level:
+            return self._bytes[token]
+        return self.end_bytes if token == self.end else self._spelled(token, previous)
+
+    def _spelled(self, token: int, previous: int | None) -> bytes:
+        """Return what the library's own decoder adds for a token after another one."""
+        name = self._library.id_to_token(token) or ""
+        if _has_kind(self._settings["decoder"], "ByteFallback") and _is_byte(name):
+            return bytes([int(name[3:5], 16)])
+        before = [] if previous in (None, self.start, self.end, self.padding) else [previous]
+        earlier, both = (
+            self._library.decode(ids, skip_special_tokens=False) for ids in (before, [*before, token])
+        )
+        return both.removeprefix(earlier).encode()
+
+    def _unknown(self) -> int | None:
+        """Return the id of the unknown token of a tokenizer that is not byte-level."""
+        model = self._settings["model"]
+        if model.get("unk_token") is not None:
+            return self._library.token_to_id(model["unk_token"])
+        return model.get("unk_id")
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -104,6 +149,38 @@ class SubwordTokenizer(Tokenizer):
             "end": self.end,
             "size": self.size,
         }
+
+
+def library_from_json(text: str) -> Library:
+    """Make a tokenizer of the library from its JSON."""
+    try:
+        return Library.from_str(text)
+    except Exception as error:  # the library raises nothing more precise
+        raise UserError(f"not a tokenizer of the library tokenizers ({str(error).splitlines()[0]})") from None
+
+
+def byte_level_library(vocabulary: Path, merges: Path) -> Library:
+    """Make a byte-level tokenizer from vocab.json and merges.txt, the older form of GPT-2's."""
+    try:
+        library = Library(models.BPE.from_file(str(vocabulary), str(merges)))
+    except Exception as error:  # the library raises nothing more precise
+        raise UserError(f"{vocabulary.name} and {merges.name} cannot be read ({error})") from None
+    library.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    library.decoder = decoders.ByteLevel()
+    return library
+
+
+def _has_kind(part: dict[str, Any] | None, kind: str) -> bool:
+    """Whether a part of a tokenizer is of a kind, or a sequence with such a part."""
+    if part is None:
+        return False
+    inner = (inner for name in ("normalizers", "pretokenizers", "decoders") for inner in part.get(name, ()))
+    return part["type"] == kind or any(_has_kind(each, kind) for each in inner)
+
+
+def _is_byte(name: str) -> bool:
+    """Whether a token stands for a byte that no other token holds, such as <0xE4>."""
+    return len(name) == 6 and name.startswith("<0x") and name.endswith(">")
 
 
 def _byte_of_letter() -> dict[str, int]:

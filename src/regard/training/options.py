@@ -1,16 +1,27 @@
 """The options of a training: data, tokens, model and training loop."""
 
 import dataclasses
-import math
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
+
+from annotated_types import Interval
 
 from regard.boundary import build
 from regard.errors import UserError
 from regard.models import FAMILIES, family_class
 from regard.models.model import Model
-from regard.ranges import check_at_least, check_share, check_sizes
+from regard.ranges import (
+    Count,
+    NotNegative,
+    Number,
+    Positive,
+    Seed,
+    Share,
+    UpToHalf,
+    UpToOne,
+    check_sizes,
+)
 from regard.tokens.choose import TokenOptions
 
 # The options that are paths of files.
@@ -25,6 +36,11 @@ PATHS = (
     "valid_source",
     "valid_target",
     "vocabulary",
+    "images",
+    "captions",
+    "boxes",
+    "features",
+    "valid_captions",
 )
 MOST_ACCUMULATED = 1 << 16  # batches of one step, which are read before it begins
 LENGTHS = ("steps", "minutes", "epochs")  # the options of the length of a training
@@ -40,7 +56,7 @@ class OutputOptions:
 
     out: str | None = None
     """The run folder to write (runs/FAMILY)."""
-    seed: int = 1
+    seed: Seed = 1
     """Seed of all random numbers."""
 
 
@@ -54,13 +70,9 @@ class TextOptions(OutputOptions):
     """Validation text. Without `valid` and `test`, the last tenth of the training text is held out."""
     test: tuple[str, ...] = ()
     """Test text. The run stores its path, and `regard evaluate` measures it by default."""
-    hold: float = 0.1
+    hold: UpToHalf = 0.1
     """Share of the training text to hold out for validation if neither validation nor test text is given; 0:
     hold out nothing."""
-
-    def __post_init__(self) -> None:
-        if not 0 <= self.hold <= 0.5:
-            raise UserError("`hold` must lie between 0 and 0.5")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -68,9 +80,18 @@ class WordsOptions(TextOptions):
     """The data options of word embeddings."""
 
     unused = dict.fromkeys(
-        ("optimiser", "clip", "weight_decay", "beta2", "label_smoothing", "accumulate", "precision"),
+        (
+            "optimiser",
+            "clip",
+            "weight_decay",
+            "beta2",
+            "label_smoothing",
+            "accumulate",
+            "precision",
+            "compile",
+        ),
         "a step moves only the vectors of its words, by plain gradient descent; give `learning_rate`",
-    )
+    ) | dict.fromkeys(("average", "patience"), "its last vectors are the result; give `epochs`")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -91,15 +112,12 @@ class PairOptions(OutputOptions):
     """Translations of the validation sentences."""
     shared: bool = False
     """Use one vocabulary for both sides (bpe)."""
-    longest: int = 100
+    longest: Count = 100
     """Maximal number of tokens in a sentence. Pairs with longer sentences are left out and counted."""
-    batch_tokens: int = 1024
+    batch_tokens: Count = 1024
     """Maximal number of tokens on the longer side of a batch, padding included."""
     stop_on: Literal["loss", "bleu"] = "loss"
     """The figure that decides which weights are best: the lowest loss, or the highest BLEU."""
-
-    def __post_init__(self) -> None:
-        check_at_least(1, longest=self.longest, batch_tokens=self.batch_tokens)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -119,18 +137,13 @@ class LabelOptions(OutputOptions):
     test: tuple[str, ...] = ()
     """Test texts of the same form. The run stores their path, and `regard evaluate` measures them by
     default."""
-    hold: float = 0.1
+    hold: UpToHalf = 0.1
     """Share of the texts of each label to hold out for validation, if no validation texts are given; 0: hold
     out nothing."""
-    word_dropout: float = 0.1
+    word_dropout: Share = 0.1
     """Share of words that are read as <unk> in training, so that words never seen can be read later."""
     stop_on: Literal["loss", "accuracy"] = "loss"
     """The figure that decides which weights are best."""
-
-    def __post_init__(self) -> None:
-        if not 0 <= self.hold <= 0.5:
-            raise UserError("`hold` must lie between 0 and 0.5")
-        check_share(word_dropout=self.word_dropout)
 
     def column_names(self) -> list[str]:
         """Return the names in `columns`."""
@@ -138,38 +151,62 @@ class LabelOptions(OutputOptions):
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
+class CaptionOptions(OutputOptions):
+    """The data options of families that read captions of images."""
+
+    unused: ClassVar[dict[str, str]] = {"segment": "it reads whole captions"}
+
+    images: str | None = None
+    """The folder of the images. Without any files, the built-in scenes."""
+    captions: str | None = None
+    """A caption in each line: file TAB caption. The files lie in the folder of the images."""
+    boxes: str | None = None
+    """The parts of the images that words name: line TAB word TAB left TAB top TAB right TAB bottom [TAB
+    kind]. A line of the captions counts from 1, a word from 0, and the rest is in pixels."""
+    features: str | None = None
+    """Given features instead of images: an .npz file with an array (regions, features) for each name."""
+    valid_captions: str | None = None
+    """Captions for validation, of images in the same folder. Without them, a tenth of the images is held
+    out."""
+    side: Annotated[int, Interval(ge=4, le=4096)] = 64
+    """Longest side of an image in the model, in pixels. Larger images are made smaller."""
+    scenes: Annotated[int, Interval(ge=100, le=1_000_000)] = 40000
+    """Number of built-in scenes to train on."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class TrainingOptions:
     """The options of the training loop."""
 
-    steps: int | None = None
+    steps: Count | None = None
     """Number of training steps (1000, unless minutes or epochs are given)."""
-    minutes: float | None = None
+    minutes: Positive | None = None
     """Minutes of training, instead of steps."""
-    epochs: float | None = None
+    epochs: Positive | None = None
     """Number of times that the training text is read, instead of steps."""
-    batch: int = 16
+    batch: Count = 16
     """Number of rows in a batch."""
-    segment: int = 64
+    segment: Count = 64
     """Number of tokens of a row in a step, for families that carry a state (dan, window, recurrent)."""
-    learning_rate: float = 0.002
+    learning_rate: Positive = 0.002
     """The highest learning rate."""
-    warmup: float = 0.05
+    warmup: Share = 0.05
     """Share of the training in which the learning rate rises to the highest."""
     decay: Literal["cosine", "linear"] = "cosine"
     """Shape of the curve in which the learning rate falls after the warm-up."""
-    floor: float = 0.01
+    floor: UpToOne = 0.01
     """Last learning rate, as a share of the highest."""
-    label_smoothing: float = 0.0
+    label_smoothing: Share = 0.0
     """Share of each target that is distributed equally over all tokens."""
-    average: int = 1
+    average: Count = 1
     """Average the weights of this many last validations, if the average is better than the best weights."""
-    weight_decay: float = 0.1
+    weight_decay: NotNegative = 0.1
     """Weight decay of matrices."""
-    beta2: float = 0.99
+    beta2: Share = 0.99
     """Decay rate of AdamW's average of squared gradients."""
-    clip: float | None = 1.0
+    clip: Positive | None = 1.0
     """Largest norm of the gradient. Larger gradients are scaled down."""
-    accumulate: int = 1
+    accumulate: Count = 1
     """Number of batches whose gradients are added for a step."""
     optimiser: Literal["adamw", "muon", "sgd"] = "adamw"
     """Muon updates the matrices inside the model, and AdamW the other parameters. For sgd, try a learning
@@ -178,9 +215,9 @@ class TrainingOptions:
     """Precision of linear layers. auto measures whether bf16 is faster on this machine."""
     compile: Literal["auto", "on", "off"] = "auto"
     """Compile the model with torch.compile. auto compiles on a GPU, for models without a carried state."""
-    evaluate_every: int = 200
+    evaluate_every: Count = 200
     """Number of steps between validations. Each validation is followed by a checkpoint."""
-    patience: int = 0
+    patience: Number = 0
     """Stop after this many validations without an improvement; 0: never stop early."""
     film: bool = False
     """Keep the weights of every validation in the run folder, for `regard film` (families with attention)."""
@@ -192,35 +229,11 @@ class TrainingOptions:
     """Continue the stopped training in `out`, with its own options and text."""
 
     def __post_init__(self) -> None:
-        positive = (
-            "steps",
-            "minutes",
-            "epochs",
-            "batch",
-            "segment",
-            "learning_rate",
-            "clip",
-            "accumulate",
-            "evaluate_every",
-            "average",
-        )
-        for name in positive:
-            value = getattr(self, name)
-            if value is not None and not 0 < value < math.inf:
-                raise UserError(f"`{name}` must be above 0")
         if self.accumulate > MOST_ACCUMULATED:
             most = f"`accumulate` must be at most {MOST_ACCUMULATED}"
             raise UserError(f"{most}: a step holds all these batches")
         if sum(getattr(self, name) is not None for name in LENGTHS) > 1:
             raise UserError("give one of `steps`, `minutes` and `epochs`, not both")
-        if not (0 <= self.warmup < 1 and 0 <= self.floor <= 1):
-            raise UserError("`warmup` must be 0 or more and below 1, and `floor` must lie between 0 and 1")
-        if not 0 <= self.label_smoothing < 1:
-            raise UserError("`label_smoothing` must be 0 or more and below 1")
-        if not 0 <= self.beta2 < 1 or self.weight_decay < 0 or self.patience < 0:
-            raise UserError(
-                "`beta2` must be 0 or more and below 1; `weight_decay` and `patience` must be 0 or more"
-            )
         if self.optimiser == "sgd" and self.learning_rate * self.weight_decay > 0.01:
             raise UserError(
                 "with `optimiser` sgd, a step scales every weight by 1 - `learning_rate` x `weight_decay`: "
@@ -232,7 +245,9 @@ DATA_OPTIONS: dict[str, type[OutputOptions]] = {
     "text": TextOptions,
     "words": WordsOptions,
     "pairs": PairOptions,
+    "blanks": TextOptions,
     "labels": LabelOptions,
+    "captions": CaptionOptions,
 }
 
 
@@ -241,7 +256,7 @@ class Options:
     """The options of a training, by kind."""
 
     family: type[Model]
-    data: Any  # TextOptions or PairOptions, depending on the data that the family reads
+    data: Any  # TextOptions, PairOptions or CaptionOptions, depending on the data that the family reads
     tokens: TokenOptions
     model: Any  # the family's Config
     training: TrainingOptions | None  # None: the family does not learn by gradient descent

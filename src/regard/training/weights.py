@@ -16,7 +16,7 @@ class BestWeights:
     def __init__(self, model: Model, average: int, keeps: Literal["best", "last"] = "best"):
         """`average` is the number of last validations whose weights are averaged; 1: no average.
 
-        `keeps` last: every validation counts as the best so far.
+        `keeps` last: every validation counts as the best so far, and the model itself holds its weights.
         """
         self._model, self._average, self._keeps = model, average, keeps
         self._best: dict[str, Tensor] = {}
@@ -28,7 +28,7 @@ class BestWeights:
             self._recent = [*self._recent, self._weights()][-self._average :]
         if self._keeps == "last" or progress.best_loss is None or judged < progress.best_loss:
             progress.best_loss, progress.best_step, progress.worse = judged, progress.step, 0
-            self._best = self._weights()
+            self._best = {} if self._keeps == "last" else self._weights()
         else:
             progress.worse += 1
 

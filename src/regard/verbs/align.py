@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal
 import torch
 from torch import Tensor
 
+from regard.boundary import check_ranges
 from regard.errors import UserError
 from regard.inside.output import check_ending, write_record
 from regard.inside.record import Map, Record
@@ -29,6 +30,7 @@ from regard.probabilities.links import (
     symmetrised,
 )
 from regard.probabilities.translation import crossing_sites
+from regard.ranges import Count, Index
 from regard.runs.formats import as_run
 from regard.runs.run import Run, require_translator
 from regard.tables import Table, TableRows, html_table
@@ -134,6 +136,7 @@ class Scored(Table):
         return [self.to_json()]
 
 
+@check_ranges
 def align(
     run: MaybeRun = None,
     *,
@@ -146,11 +149,11 @@ def align(
     reverse: OtherRun = None,
     symmetry: Symmetry | None = None,
     out: Out = None,
-    line: int = 1,
+    line: Count = 1,
     score: File = None,
     gold: File = None,
-    index: int = 0,
-    gold_index: int = 0,
+    index: Index = 0,
+    gold_index: Index = 0,
 ) -> Aligned | Scored:
     """Align the words of sentence pairs by attention or by counting, or measure a file of links.
 

@@ -11,7 +11,7 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
-from regard.boundary import parse_json
+from regard.boundary import build, check_ranges, parse_json
 from regard.errors import Busy, Interrupted, MachineError, UserError
 from regard.machine import streams
 from regard.machine.device import describe_machine
@@ -26,9 +26,10 @@ from regard.models import families_that_read, family_class
 from regard.probabilities.ladder import Column, Ladder, ladders
 from regard.probabilities.measures import summarise, token_losses
 from regard.probabilities.ranking import Result, notes, ranked_rows
+from regard.ranges import Count, Positive, Rows
 from regard.runs.derived import to_best_device
 from regard.runs.formats import load
-from regard.runs.formats.folder import CONFIG, TRAINING, check_free
+from regard.runs.formats.folder import CONFIG, MARK, TRAINING, check_free
 from regard.tables import Table, TableRows, harmless, html_table
 from regard.text.builtin import BUILT_IN
 from regard.text.documents import Document
@@ -38,6 +39,14 @@ from regard.training.log import METRICS, TIMING
 from regard.training.options import TrainingOptions, with_defaults
 from regard.training.task import Listener, ignore_reports
 from regard.verbs.arguments import Files, Names
+from regard.verbs.compare_labels import PLAN as LABEL_PLAN
+from regard.verbs.compare_labels import (
+    LabelComparison,
+    LabelResult,
+    compare_labels,
+    finish_labels,
+)
+from regard.verbs.compare_labels import for_people as labels_for_people
 from regard.verbs.compare_plan import (
     MINUTES,
     TEXTS,
@@ -56,7 +65,7 @@ from regard.verbs.train import Trained, train
 
 PLAN, RESULTS = "plan.json", "results.json"
 TOO_BUSY = 0.25  # seconds waited in each second: a quarter of a core was missing
-Finished = Callable[[Result], None]
+Finished = Callable[[Result | LabelResult], None]
 
 
 @dataclass(frozen=True)
@@ -92,61 +101,63 @@ class Comparison(Table):
         }
 
 
+@check_ranges
 def compare(
     *,
     text: Files = (),
     families: Names = (),
     tokens: Kind = "bpe",
     document: Document = "file",
-    minutes: float | None = None,
-    tokens_each: int | None = None,
-    seeds: int = 1,
+    minutes: Positive | None = None,
+    tokens_each: Count | None = None,
+    seeds: Rows = 1,
     out: str | Path = "comparison",
+    labelled: Files = (),
+    columns: str | None = None,
     resume: bool = False,
     listener: Listener = ignore_reports,
     finished: Finished = lambda result: None,
-) -> Comparison:
+) -> Comparison | LabelComparison:
     """Train families on one text under equal budgets, and measure them on text that no training has read.
 
     A tenth of the text is held out for the measurement, and a tenth of the rest for validation.
+    With `labelled`, the encoders and poolings of the classifier are compared on labelled texts instead.
 
     >>> regard.compare(text="my.txt", families=["ngram", "lstm"], minutes=1).table()  # doctest: +SKIP
 
     Args:
         text: The text: files, folders, globs, or - for standard input. Without it, the built-in text.
         families: The families, separated by spaces or commas (all). Tokens may follow a name: ngram:word.
+            With `labelled`: encoders, or ENCODER:POOL.
         tokens: The kind of tokens: characters, words, bytes or subwords.
         document: The unit of text that is a document. A context never crosses the end of a document.
         minutes: The training time of each family (0.3).
         tokens_each: The number of training tokens of each family, instead of a time.
         seeds: The number of trainings of each family. With 2 or more, the table has intervals.
         out: The folder for runs, report.html, report.md and results.json.
+        labelled: Labelled texts, as in regard train classifier: compare encoders and poolings on them.
+        columns: The columns of label and text in `labelled`, as LABEL,TEXT.
         resume: Finish the stopped comparison in `out`, with its own text and options.
         listener: A function that is called with a report of the training a few times a second.
         finished: A function that is called with the result of each training.
     """
-    out = Path(out)
+    out, names = Path(out), _tuple(families)
     if resume:
-        return _finish(out, _tuple(families), listener, finished)
-    names = _tuple(families)
-    plan = Plan(
-        families=names or tuple(families_that_read("text")),
-        tokens=tokens,
-        document=document,
-        minutes=minutes,
-        tokens_each=tokens_each,
-        seeds=seeds,
-        sources=tuple(map(str, [text] if isinstance(text, str | Path) else text)) or (BUILT_IN,),
-        began=datetime.now().astimezone().isoformat(" ", "minutes"),
-        machine=describe_machine(),
-    )
+        return _finish(out, names, listener, finished)
+    if labelled or columns is not None:
+        _refuse_beside_labels(text=text, tokens_each=tokens_each)
+        return compare_labels(labelled, columns, names, minutes, seeds, out, listener, finished)
+    budget = {"minutes": minutes, "tokens_each": tokens_each, "seeds": seeds}
+    plan = _plan(text, families=names, tokens=tokens, document=document, **budget)
     classes = plan.classes(family_class)
-    check_free(out)
+    check_free(out, (TEXTS,))
     with lock_folder(out) as created:
-        check_free(out)
+        check_free(out, (TEXTS,))
         try:
+            (out / MARK).touch()
             plan = dataclasses.replace(plan, texts=write_parts(out, text))
             write_json(asdict(plan), out / PLAN)
+            (out / MARK).unlink()
             return _carry_out(plan, classes, out, listener, finished)
         except BaseException as error:
             if isinstance(error, UserError) or not (out / PLAN).exists():
@@ -154,19 +165,43 @@ def compare(
             raise
 
 
+def _refuse_beside_labels(**options: Any) -> None:
+    for name, value in options.items():
+        if value:
+            raise UserError(f"`{name}` does not go with `labelled`; the budget of classifiers is `minutes`")
+
+
 def _clear(out: Path, created: bool) -> None:
     """Remove the plan and the texts if no training was begun: there is nothing to resume."""
-    if {path.name for path in out.iterdir()} <= {LOCK, PLAN, TEXTS}:
+    if {path.name for path in out.iterdir()} <= {LOCK, MARK, PLAN, TEXTS}:
         remove_begun(out / TEXTS, [path.name for path in (out / TEXTS).glob("*.txt")], created=True)
-        remove_begun(out, [PLAN], created)
+        remove_begun(out, [MARK, PLAN], created)
+
+
+def _plan(text: Files, families: tuple[str, ...], **settings: Any) -> Plan:
+    """Make the plan of a new comparison. All families that read text are compared if none is named."""
+    return build(
+        Plan,
+        {
+            "families": families or tuple(families_that_read("text")),
+            "sources": tuple(map(str, [text] if isinstance(text, str | Path) else text)) or (BUILT_IN,),
+            "began": datetime.now().astimezone().isoformat(" ", "minutes"),
+            "machine": describe_machine(),
+            **settings,
+        },
+    )
 
 
 def _tuple(names: Names) -> tuple[str, ...]:
     return (names,) if isinstance(names, str) else tuple(names)
 
 
-def _finish(out: Path, names: tuple[str, ...], listener: Listener, finished: Finished) -> Comparison:
+def _finish(
+    out: Path, names: tuple[str, ...], listener: Listener, finished: Finished
+) -> Comparison | LabelComparison:
     """Finish a stopped comparison. Finished runs stay, stopped trainings are resumed, nothing is removed."""
+    if (out / LABEL_PLAN).is_file():
+        return finish_labels(out, listener, finished)
     if not (out / PLAN).is_file():
         raise UserError(f"{out}: no comparison to resume there; give the `out` of one that was stopped")
     with lock_folder(out):
@@ -192,7 +227,7 @@ def _carry_out(
         try:
             trained = _trained(plan, classes[name], name, seed, out, out / folder, listener)
             waited += [waiting.share() or 0.0] if plan.in_minutes(classes[name]) else []
-            result, column = _measured(name, seed, trained, text_files(out, "test"))
+            result, column = _measured(name, seed, trained, text_files(out, plan, "test"))
         except UserError as error:
             if (
                 begun or isinstance(error, Busy) or (out / folder / CONFIG).exists()
@@ -243,7 +278,7 @@ def _trained(
     if (folder / TRAINING).is_file():
         return train(family, out=str(folder), resume=True, listener=listener)
     parts: dict[str, Any] = {
-        option: text_files(out, part)
+        option: text_files(out, plan, part)
         for option, part in {"text": "train", "valid": "valid", "test": "test"}.items()
     }
     budget = _budget(family, plan)
@@ -313,13 +348,19 @@ def main(arguments: list[str]) -> None:
     if call.json:
         print_json(comparison.to_json())
         return
-    print_table([for_people(row) for row in comparison.table()])
+    shown = for_people if isinstance(comparison, Comparison) else labels_for_people
+    print_table([shown(row) for row in comparison.table()])
     for note in comparison.notes:
         show(note)
-    show(f"\n{comparison.out}/report.html shows it.")
+    report = "report.html" if isinstance(comparison, Comparison) else "report.md"
+    show(f"\n{comparison.out}/{report} shows it.")
 
 
-def _tell_result(result: Result) -> None:
+def _tell_result(result: Result | LabelResult) -> None:
+    if isinstance(result, LabelResult):
+        reached = f"{result.measure.accuracy:.3f} accuracy"
+        streams.tell(f"\r{harmless(result.name):<22} {reached:<16} after {result.seconds:.1f} s\x1b[K")
+        return
     figure = result.measure.bits_per_byte
     reached = "no figure" if figure is None else f"{figure:.3f} bits per byte"
     streams.tell(f"\r{harmless(result.name):<14} {reached:<22} after {result.seconds:.1f} s\x1b[K")

@@ -1,20 +1,20 @@
 """The plan of a comparison: its families, its budget, and its text in three parts, kept in its folder."""
 
 import dataclasses
-import math
-import os
+import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import get_args
 
 from regard.errors import UserError
-from regard.machine.disk import BEGUN, file_hash, remove_begun, write_atomically
+from regard.machine.disk import file_hash, write_atomically
 from regard.models import families_that_read, known_family
 from regard.models.model import Model
+from regard.ranges import Count, Positive, Rows
 from regard.text.builtin import built_in_text
 from regard.text.documents import Document
-from regard.text.files import Source, hold_out_files, read
+from regard.text.files import hold_out_files, read
 from regard.tokens.choose import Kind
 from regard.verbs.arguments import Files
 
@@ -31,9 +31,9 @@ class Plan:
     families: tuple[str, ...]
     tokens: Kind
     document: Document
-    minutes: float | None
-    tokens_each: int | None
-    seeds: int
+    minutes: Positive | None
+    tokens_each: Count | None
+    seeds: Rows
     # The hash of each file of the comparison's text.
     texts: dict[str, str] = dataclasses.field(default_factory=dict)
     # For the report: the names of the given texts, the beginning of the comparison, and the machine.
@@ -44,15 +44,8 @@ class Plan:
     def __post_init__(self) -> None:
         if self.minutes is not None and self.tokens_each is not None:
             raise UserError("give `minutes` or `tokens_each`, not both")
-        if self.minutes is not None and not 0 < self.minutes < math.inf:
-            raise UserError("`minutes` must be above 0")
-        if self.seeds < 1 or (self.tokens_each is not None and self.tokens_each < 1):
-            raise UserError("`seeds` and `tokens_each` must be 1 or more")
         if not self.families:
             raise UserError("name at least one family")
-        for name, choices in (("tokens", get_args(Kind)), ("document", get_args(Document))):
-            if getattr(self, name) not in choices:
-                raise UserError(f"`{name}` is one of {', '.join(choices)}; not {getattr(self, name)!r}")
         for name in self.families:
             if self.families.count(name) > 1:
                 raise UserError(f"{name} is named twice")
@@ -100,23 +93,11 @@ def write_parts(out: Path, text: Files) -> dict[str, str]:
     first, valid = hold_out_files(rest)
     if not (first and valid and test):
         raise UserError("the text is too short to be split into training, validation and test: give more")
-    folder = out / f"{BEGUN}text.{os.getpid()}.tmp"
-    folder.mkdir()
-    try:
-        hashes = _write_sources(folder, {"train": first, "valid": valid, "test": test})
-        os.rename(folder, out / TEXTS)
-    except BaseException:
-        remove_begun(folder, [path.name for path in folder.glob("*.txt")], created=True)
-        raise
-    return hashes
-
-
-def _write_sources(folder: Path, parts: dict[str, list[Source]]) -> dict[str, str]:
-    """Write a file for each source. Return the hash of each file."""
+    (out / TEXTS).mkdir(exist_ok=True)
     hashes = dict[str, str]()
-    for name, part in parts.items():
+    for name, part in {"train": first, "valid": valid, "test": test}.items():
         for number, source in enumerate(part, 1):
-            path = folder / (f"{name}.txt" if number == 1 else f"{name}-{number:05}.txt")
+            path = out / TEXTS / (f"{name}.txt" if number == 1 else f"{name}-{number:05}.txt")
             write_atomically(path, source.utf8)
             hashes[path.name] = source.sha256
     return hashes
@@ -133,5 +114,8 @@ def check_parts(out: Path, texts: dict[str, str]) -> None:
             raise UserError(f"{path}: has changed since the comparison began; {again}")
 
 
-def text_files(out: Path, name: str) -> tuple[str, ...]:
-    return (str(out / TEXTS / f"{name}.txt"), *sorted(map(str, (out / TEXTS).glob(f"{name}-*.txt"))))
+def text_files(out: Path, plan: Plan, part: str) -> tuple[str, ...]:
+    """The files of a part of the text: train, valid or test."""
+    names = plan.texts or [path.name for path in (out / TEXTS).iterdir()]  # of an older comparison
+    ours = sorted(name for name in names if re.fullmatch(rf"{part}(-\d+)?\.txt", name))
+    return tuple(str(out / TEXTS / name) for name in sorted(ours, key=len))

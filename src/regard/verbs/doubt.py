@@ -4,17 +4,22 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from regard.boundary import check_ranges
 from regard.errors import UserError, notify
 from regard.inside.controls import run_controls
 from regard.inside.doubt import Doubt, changes_to_say, check_epsilon, doubt_prediction, picture
 from regard.inside.edit_model import edited, given_edits, save_edits
+from regard.inside.least_change import LeastChange
 from regard.inside.observe import Reading, plain_reading
+from regard.inside.residual_stream import single_token
 from regard.inside.sheet import Heading, Part, Picture, Prose, Table, check_sheet, text_table, write_sheet
 from regard.inside.source_reading import translation_reading
-from regard.inside.subject import make_subject
+from regard.inside.subject import Subject, label_number, label_subject, make_subject
 from regard.parts.edits import Move
 from regard.parts.look import Side
+from regard.ranges import Positive, Whole
 from regard.runs.formats import as_run
+from regard.runs.labelled import require_labeller
 from regard.runs.run import Run
 from regard.verbs.arguments import Edits, Out, RunLike
 from regard.verbs.look import Target
@@ -63,18 +68,19 @@ SAYING = (
 )
 
 
+@check_ranges
 def doubt(
     run: RunLike,
     text: str,
     *,
     target: Target = None,
     word: str | None = None,
-    position: int | None = None,
-    epsilon: float = 0.01,
+    position: Whole | None = None,
+    epsilon: Positive = 0.01,
     say: str | None = None,
     save_edit: Out = None,
     controls: bool = False,
-    minutes: float = 2.0,
+    minutes: Positive = 2.0,
     edit: Edits = None,
     out: Out = None,
 ) -> Doubt:
@@ -86,12 +92,13 @@ def doubt(
         run: A run folder, or a GPT-2 checkpoint.
         text: The text itself.
         target: The translation that a translator is made to read; without it, it translates.
-        word: The predicted word to explain. Without it, the word that follows in the text, or the likeliest
-            word.
+        word: The predicted word to explain (of a classifier: the label). Without it, the word that follows in
+            the text, or the likeliest word.
         position: The position that predicts the word, from 0, or below 0 from the end. Without it, the last
             one.
         epsilon: The largest total variation at which a prediction counts as kept.
-        say: Also search for the least change of attention that makes the model say this word there.
+        say: Also search for the least change of attention that makes the model say this word there, or
+            give this label.
         save_edit: Write that change to a JSON file, which `regard look` accepts as its `edit`.
         controls: Also train the four controls of Wiegreffe and Pinter on the run's own training text
             (language models).
@@ -104,19 +111,45 @@ def doubt(
     if save_edit is not None and say is None:
         raise UserError("`save_edit` goes with `say`, the word that the edit makes the model say")
     opened = edited(run, edit)
-    reading = _reading(opened, text, target)
-    subject = make_subject(opened.language_model.eval(), opened.tokenizer, reading, word, position)
-    names: dict[Side, Sequence[str]] = {"read": reading.tokens, "given": reading.given_names}
-    changes = [] if say is None else changes_to_say(subject, opened.tokenizer, say, names)
+    if controls and opened.model.label_count is not None:
+        raise UserError("`controls` are for language models: leave it out for a model that labels texts")
+    if opened.model.label_count is None:
+        reading = _reading(opened, text, target)
+        model = opened.language_model.eval()
+        subject: Subject = make_subject(model, opened.tokenizer, reading, word, position)
+    else:
+        reading, subject = _labelled(opened, text, target, word, position)
+    changes = [] if say is None else _changes(opened, subject, reading, say)
     doubted = replace(doubt_prediction(subject, epsilon, reading.notes), changes=changes)
     if save_edit is not None:
         _save(as_run(run), edit, doubted, save_edit)
     if controls:
         doubted = replace(doubted, controls=run_controls(as_run(run), minutes))
     if out is not None:
-        title = f"What attention explains: “{doubted.target}” by {opened.language_model.family}"
+        title = f"What attention explains: “{doubted.target}” by {opened.model.family}"
         write_sheet(out, title, page(doubted), picture(doubted), doubted.to_json())
     return doubted
+
+
+def _labelled(
+    run: Run, text: str, target: Target, word: str | None, position: int | None
+) -> tuple[Reading, Subject]:
+    """Return the reading of a classifier and its prediction; `word` is a label."""
+    if target is not None or position is not None:
+        raise UserError("`target` and `position` are for models that go on from a text; this one labels it")
+    model = require_labeller(run).eval()
+    subject = label_subject(model, run.tokenizer, run.config.labels, text, word)
+    return Reading(list(subject.ids), list(subject.names)), subject
+
+
+def _changes(run: Run, subject: Subject, reading: Reading, say: str) -> list[LeastChange]:
+    names: dict[Side, Sequence[str]] = {"read": reading.tokens, "given": reading.given_names}
+    if run.model.label_count is None:
+        token = single_token(run.tokenizer, say)
+        word = token, run.tokenizer.name(token)
+    else:
+        word = label_number(run.config.labels, say), say
+    return changes_to_say(subject, run.tokenizer, word, names)
 
 
 def _save(run: Run, edit: Edits, doubted: Doubt, path: str | Path) -> None:

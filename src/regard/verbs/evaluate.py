@@ -1,48 +1,61 @@
-"""regard evaluate RUN: how well a run predicts a text, translates sentences, or labels texts."""
+"""regard evaluate RUN: how well a run predicts a text, translates, labels texts, or captions images."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from regard.boundary import check_ranges
 from regard.errors import UserError
 from regard.inside.edit_model import edited
 from regard.machine.memory import keep_freed_memory
 from regard.models.model import Reads
+from regard.probabilities.blanks import BlankMeasure
 from regard.probabilities.labels import LabelMeasure
 from regard.probabilities.measures import Measure, measure
+from regard.ranges import Beam, Count
 from regard.runs.derived import cached, mix, to_best_device
 from regard.runs.run import Run, require_plain_text
 from regard.text.files import read
 from regard.verbs.arguments import Edits, File, Files, OtherRun, RunLike
+from regard.verbs.evaluate_blanks import evaluate_blanks
+from regard.verbs.evaluate_captions import CaptionMeasure, evaluate_captions
 from regard.verbs.evaluate_labels import evaluate_labels, print_labels
 from regard.verbs.evaluate_pairs import TranslationMeasure, evaluate_pairs, print_translation
 from regard.verbs.evaluate_words import EmbeddingMeasure, evaluate_words
 from regard.verbs.parsing import parse
 from regard.verbs.printing import print_json, print_lines, show
 
+AnyMeasure = Measure | TranslationMeasure | EmbeddingMeasure | BlankMeasure | LabelMeasure | CaptionMeasure
 
+
+@check_ranges
 @keep_freed_memory()
 def evaluate(
     run: RunLike,
     text: Files = (),
     *,
-    stride: int | None = None,
+    stride: Count | None = None,
     cache: bool = False,
-    cache_size: int | None = None,
+    cache_size: Count | None = None,
     mix: OtherRun = None,
     valid: Files = (),
     source: File = None,
     target: File = None,
     pairs: File = None,
-    beam: int | None = None,
+    beam: Beam | None = None,
     against: OtherRun = None,
     similarity: File = None,
     labelled: Files = (),
     columns: str | None = None,
+    images: File = None,
+    captions: File = None,
+    boxes: File = None,
+    features: File = None,
     edit: Edits = None,
-) -> Measure | TranslationMeasure | EmbeddingMeasure | LabelMeasure:
+) -> AnyMeasure:
     """Measure loss, perplexity and bits per byte of a run; BLEU and chrF of a translator; accuracy and
-    macro-F1 of a classifier; the loss of word embeddings, and their correlation with a word list.
+    macro-F1 of a classifier; the pseudo-perplexity of a masked reader; BLEU, exact matches and the pointing
+    game of a captioner; the loss of word embeddings, and their correlation with a word list.
 
     docs/measuring.md defines the figures.
 
@@ -64,6 +77,10 @@ def evaluate(
         similarity: A list of word pairs with scores, for word embeddings: Spearman's correlation.
         labelled: Labelled texts for a classifier. Without them, its own test or validation texts.
         columns: The columns of label and text in `labelled`, as LABEL,TEXT.
+        images: The folder of the images for a captioner. Without files, the images held out in its training.
+        captions: Their captions: file TAB caption.
+        boxes: The parts of the images that words name, as in regard train captioner.
+        features: Given features instead of images (.npz).
         edit: Change the model: a JSON file of edits, or the JSON itself.
     """
     opened = edited(run, edit)
@@ -71,6 +88,7 @@ def evaluate(
         "text": text, "stride": stride, "cache": cache, "cache_size": cache_size, "mix": mix, "valid": valid,
         "source": source, "target": target, "pairs": pairs, "beam": beam, "against": against,
         "similarity": similarity, "labelled": labelled, "columns": columns,
+        "images": images, "captions": captions, "boxes": boxes, "features": features,
     }  # fmt: skip
     kind = KINDS[opened.model.reads]
     for name, value in given.items():
@@ -124,7 +142,7 @@ class Kind:
 
     models: str  # in the plural, for messages
     how: str  # what they are measured on, for messages
-    measure: Callable[..., Measure | TranslationMeasure | EmbeddingMeasure | LabelMeasure]
+    measure: Callable[..., AnyMeasure]
     options: tuple[str, ...]
 
 
@@ -147,11 +165,23 @@ KINDS: dict[Reads, Kind] = {
         _of_words,
         ("text", "similarity"),
     ),
+    "blanks": Kind(
+        "masked readers",
+        "a reader is measured on `text`",
+        evaluate_blanks,
+        ("text",),
+    ),
     "labels": Kind(
         "classifiers",
         "a classifier is measured on `labelled` texts",
         evaluate_labels,
         ("labelled", "columns"),
+    ),
+    "captions": Kind(
+        "captioners",
+        "a captioner is measured on `images` and `captions`",
+        evaluate_captions,
+        ("images", "captions", "boxes", "features", "beam"),
     ),
 }
 
@@ -167,9 +197,13 @@ def main(arguments: list[str]) -> None:
             print_translation(result, call.values["against"])
         case LabelMeasure():
             print_labels(result)
+        case BlankMeasure():
+            print_lines(result.to_json())
         case EmbeddingMeasure():
             given = {name: value for name, value in result.to_json().items() if value is not None}
             print_lines({**given, **given.pop("similarity", {})})
+        case CaptionMeasure():
+            print_lines(result.to_json())
         case _:
             figures = result.to_json()
             print_lines({name: value for name, value in figures.items() if name != "zero_tokens" or value})

@@ -74,7 +74,7 @@ def _svg(measured: TrainingFilm) -> str:
 
 
 def _page(measured: TrainingFilm) -> list[Part]:
-    definitions = Table(["kind", "definition"], [[kind, KINDS[kind]] for kind in measured.kinds])
+    definitions = [Prose(f"{kind.capitalize()}: {KINDS[kind]}.") for kind in measured.kinds]
     notes = [Prose(note) for note in measured.notes]
     parts: list[Part] = [
         *notes,
@@ -83,7 +83,7 @@ def _page(measured: TrainingFilm) -> list[Part]:
         Heading("Numbers"),
         _table(measured),
     ]
-    return [*parts, Heading("Definitions"), definitions]
+    return [*parts, Heading("Definitions"), *definitions]
 
 
 def main(arguments: list[str]) -> None:

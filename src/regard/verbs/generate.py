@@ -8,6 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from regard.boundary import check_ranges
 from regard.errors import UserError, notify
 from regard.inside.edit_model import edited
 from regard.machine.device import Precision, check_precision
@@ -17,7 +18,7 @@ from regard.probabilities.captured import CapturedBody, body_for
 from regard.probabilities.decoder import Writing
 from regard.probabilities.sampling import Sampling
 from regard.probabilities.stop_text import StopText
-from regard.ranges import check_seed
+from regard.ranges import Count, NotNegative, Part, Rows, Seed
 from regard.runs.derived import to_best_device
 from regard.runs.run import Run, require_plain_text
 from regard.tables import visible
@@ -27,17 +28,18 @@ from regard.verbs.parsing import parse
 from regard.verbs.printing import print_json, show_text
 
 
+@check_ranges
 def generate(
     run: RunLike,
     prompt: str = "",
     *,
-    length: int = 200,
-    temperature: float = 1.0,
-    top_k: int | None = None,
-    top_p: float | None = None,
+    length: Count = 200,
+    temperature: NotNegative = 1.0,
+    top_k: Count | None = None,
+    top_p: Part | None = None,
     stop: str | None = None,
-    count: int = 1,
-    seed: int = 1,
+    count: Rows = 1,
+    seed: Seed = 1,
     edit: Edits = None,
     precision: Precision = "fp32",
     compile: bool = False,
@@ -101,8 +103,6 @@ def stream(
 ) -> Iterator[list[str]]:
     """Yield the next piece of each of `count` texts. The options are those of generate()."""
     sampling = Sampling(temperature=temperature, top_k=top_k, top_p=top_p)
-    if length < 1 or count < 1:
-        raise UserError("`length` and `count` must be 1 or more")
     if stop == "":
         raise UserError("`stop` must not be empty; leave it out to stop nowhere")
     opened = _prepared(require_plain_text(edited(run, edit)), precision)
@@ -112,7 +112,7 @@ def stream(
     decoders = [tokenizer.decoder(ids[-1]) for _ in range(count)]
     texts = [StopText(stop) for _ in range(count)]
     body = partial(CapturedBody, compiles=True) if compile and model.steady else body_for
-    writing = Writing(length=length, end=tokenizer.stop, sampling=sampling, seed=check_seed(seed), body=body)
+    writing = Writing(length=length, end=tokenizer.stop, sampling=sampling, seed=seed, body=body)
     for written in decoder.generate(model, model.begin(count), [ids] * count, writing):
         rows = zip(texts, decoders, written.tokens, strict=True)
         yield [text.add("" if token == decoder.ENDED else decode(token)) for text, decode, token in rows]

@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any
 
+from regard.boundary import check_ranges
 from regard.errors import UserError, notify
 from regard.inside.by_words import by_words
 from regard.inside.edit_files import edits_in_words
@@ -16,11 +17,13 @@ from regard.inside.page import frame, page
 from regard.inside.record import Record
 from regard.inside.source_reading import translation_reading
 from regard.probabilities.links import check_links, parse_line
+from regard.ranges import Rows
 from regard.runs.formats import as_run
 from regard.runs.labelled import require_labeller
 from regard.runs.run import Run
 from regard.tables import Table, TableRows
-from regard.verbs.arguments import Edits, Names, Numbers, Out, RunLike
+from regard.verbs.arguments import Edits, File, Names, Numbers, Out, RunLike
+from regard.verbs.look_image import caption_reading
 from regard.verbs.look_text import print_record
 from regard.verbs.options import Argument
 from regard.verbs.parsing import parse
@@ -54,17 +57,19 @@ class Looked(Table):
         return frame(page(self.record, title, self.before))
 
 
+@check_ranges
 def look(
     run: RunLike,
-    text: str,
+    text: str = "",
     *,
+    image: File = None,
     target: Target = None,
     gold: str | None = None,
     sites: Names = (),
     rows: Numbers = None,
     heads: Numbers = None,
     words: bool = False,
-    top: int = 5,
+    top: Rows = 5,
     edit: Edits = None,
     save_edit: Out = None,
     out: Out = None,
@@ -78,7 +83,8 @@ def look(
 
     Args:
         run: A run folder, an ARPA file, or a GPT-2 checkpoint.
-        text: The text itself.
+        text: The text itself; the caption of an image (without it, the captioner's own caption).
+        image: An image file, for a captioner. Its weights are laid over the image.
         target: The translation that a translator reads. Without it, the translator's own translation.
         gold: The right links of the words in `text` and `target` ('0-0 1-2'); pictures frame them.
         sites: Names or patterns of sites ('layer1.*'). Without them, every site that holds weights.
@@ -103,7 +109,7 @@ def look(
     wanted = Wanted([sites] if isinstance(sites, str) else sites, rows, heads, top)
     edits = None if edit is None else given_edits(opened, edit)
     changed = edited(opened, edits)
-    observed = _observer(changed, text, target, gold, words, wanted)
+    observed = _observer(changed, text, image, target, gold, words, wanted)
     record = observed(changed)
     before = None if edits is None else observed(opened)
     if gold is not None:
@@ -114,6 +120,11 @@ def look(
     if out is not None:
         write_record(record, Path(out), _title(opened, run, looked), form, before)
     return looked
+
+
+def _refuse_of_sentences(target: Target, gold: str | None, words: bool) -> None:
+    if target is not None or gold is not None or words:
+        raise UserError("`target`, `gold` and `words` are not for captioners; give the caption with `text`")
 
 
 def _save(run: Run, edit: Edits, path: str | Path) -> None:
@@ -128,13 +139,13 @@ def _title(opened: Run, run: RunLike, looked: Looked) -> str:
 
 
 def _observer(
-    run: Run, text: str, target: Target, gold: str | None, words: bool, wanted: Wanted
+    run: Run, text: str, image: File, target: Target, gold: str | None, words: bool, wanted: Wanted
 ) -> Callable[[Run], Record]:
     """Return the function that makes the record of a run: of this run, and of the same run without edits."""
     if words and run.tokenizer.kind == "word":
         raise UserError("this run reads words already; `words` is for bpe, char and byte tokens")
     if run.model.label_count is None:
-        reading = _reading(run, text, target, gold, words)
+        reading = _reading(run, text, image, target, gold, words)
 
         def observed(run: Run) -> Record:
             return observe(run.language_model, run.tokenizer, reading, wanted)
@@ -149,7 +160,12 @@ def _observer(
     return lambda run: by_words(observed(run)) if words else observed(run)
 
 
-def _reading(run: Run, text: str, target: Target, gold: str | None, words: bool) -> Reading:
+def _reading(run: Run, text: str, image: File, target: Target, gold: str | None, words: bool) -> Reading:
+    if run.model.reads == "captions":
+        _refuse_of_sentences(target, gold, words)
+        return caption_reading(run, image, text)
+    if image is not None:
+        raise UserError(f"`image` is for captioners; {run.model.family} does not read images")
     if run.language_model.given is None:
         if target is not None or gold is not None:
             raise UserError(

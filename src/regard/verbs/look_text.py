@@ -7,6 +7,7 @@ from torch import Tensor
 from regard.inside.pictures import shade
 from regard.inside.record import Map, Record
 from regard.tables import cell_width, fit
+from regard.verbs.look_image import print_regions
 from regard.verbs.printing import escaped, show, show_token
 
 SHADES = " ░▒▓█"
@@ -17,7 +18,7 @@ MAPS, LINES = 12, 64  # the maximal numbers of maps and of tokens
 def print_record(record: Record, before: Record | None) -> None:
     for note in record.notes:
         show(note)
-    if record.given is not None:
+    if record.given is not None and record.image is None:
         tokens = "  ".join(f"{place} {show_token(token)}" for place, token in enumerate(record.given))
         print(f"source: {tokens}\n")
     if record.labels is None:
@@ -25,6 +26,9 @@ def print_record(record: Record, before: Record | None) -> None:
     elif before is not None:
         show(f"before the edits, {before.notes[0]}")
     _print_terms(record)
+    if record.image is not None:
+        print_regions(record)
+        return
     _print_words(record)
     _print_maps(record)
 

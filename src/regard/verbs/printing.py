@@ -4,13 +4,20 @@ import json
 import sys
 from typing import Any
 
+from regard.errors import MachineError
 from regard.machine import streams
 from regard.tables import as_text, harmless, visible
 
 
 def print_json(data: dict[str, Any]) -> None:
     """Print one JSON object. Infinite numbers must be None before: JSON has no infinity."""
-    print(json.dumps(data, ensure_ascii=False, allow_nan=False))
+    try:
+        text = json.dumps(data, ensure_ascii=False, allow_nan=False)
+    except ValueError:
+        raise MachineError(
+            "a figure is not a number: the model's numbers are too large; use another"
+        ) from None
+    print(text)
 
 
 def print_lines(data: dict[str, Any]) -> None:

@@ -5,9 +5,11 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
+from regard.boundary import check_ranges
 from regard.errors import UserError
 from regard.inside.charts import accuracies
 from regard.inside.output import PICTURES, check_ending, write_chart
+from regard.ranges import Count, Rows
 from regard.tables import Catalogue, Table, TableRows
 from regard.text.puzzles import PUZZLES, Puzzle
 from regard.training.tasks.questions import (
@@ -82,12 +84,13 @@ class Answers(Table):
         ]
 
 
+@check_ranges
 def puzzle(
     name: Name = None,
     *,
     families: Names = (),
-    steps: int = 400,
-    seeds: int = 1,
+    steps: Count = 400,
+    seeds: Rows = 1,
     tests: Numbers = None,
     ask: str | None = None,
     out: Out = None,
@@ -134,8 +137,6 @@ def puzzle(
 
 
 def _checked(name: str, families: list[str], steps: int, seeds: int, tests: Numbers) -> Puzzle:
-    if steps < 1 or seeds < 1 or any(test < 1 for test in tests or ()):
-        raise UserError("`steps`, `seeds` and `tests` must be 1 or more")
     if name not in PUZZLES:
         raise UserError(f"unknown puzzle {name!r}; there are: {', '.join(PUZZLES)}")
     for family in families:

@@ -9,6 +9,7 @@ import numpy as np
 import torch
 
 from regard import tables
+from regard.boundary import check_ranges
 from regard.errors import UserError
 from regard.inside.edit_model import edited, save_edits
 from regard.inside.pictures import heat_map
@@ -31,6 +32,7 @@ from regard.inside.sense_table import (
 from regard.inside.sheet import Heading, Part, Picture, Prose, Table, check_sheet, text_table, write_sheet
 from regard.parts.edit_kinds import Project, Steer, Swap
 from regard.parts.edits import Edit, Scale, Zero
+from regard.ranges import Finite, Rows
 from regard.runs.run import Run
 from regard.text.parallel import read_lines
 from regard.verbs.arguments import Edits, File, Names, Numbers, Out, RunLike
@@ -80,16 +82,17 @@ class Senses(tables.Table):
         }
 
 
+@check_ranges
 def senses(
     run: RunLike,
     words: Words,
     *,
     text: str | None = None,
     following: str | None = None,
-    top: int = 6,
+    top: Rows = 6,
     do: Do | None = None,
     sense: Numbers = None,
-    by: float = 0.0,
+    by: Finite = 0.0,
     direction_of: Names = (),
     every_word: bool = False,
     prompts: File = None,

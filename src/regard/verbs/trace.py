@@ -2,21 +2,24 @@
 
 from pathlib import Path
 
+from regard.boundary import check_ranges
 from regard.errors import UserError
 from regard.inside.edit_model import edited
 from regard.inside.output import PICTURES, check_ending, write_picture
 from regard.inside.residual_stream import Traced, contributions, lens, sweep
+from regard.ranges import Whole
 from regard.verbs.arguments import Edits, Out, RunLike
 from regard.verbs.parsing import parse
 from regard.verbs.printing import print_json, show, show_token
 
 
+@check_ranges
 def trace(
     run: RunLike,
     text: str,
     *,
     word: str | None = None,
-    position: int = -1,
+    position: Whole = -1,
     other: str | None = None,
     out: Out = None,
     edit: Edits = None,

@@ -17,9 +17,9 @@ from regard.machine.device import Machine, choose_machine
 from regard.machine.disk import absolute, lock_folder, relocated, remove_begun, write_json
 from regard.models import family_class, family_name
 from regard.models.model import Model
-from regard.ranges import check_seed
 from regard.runs.formats.folder import (
     CONFIG,
+    MARK,
     MODEL,
     SOURCE_TOKENIZER,
     TOKENIZER,
@@ -39,7 +39,7 @@ from regard.training.task import Listener, TextTask, ignore_reports
 from regard.training.tasks import make_task
 
 # The files of a run that are useless without config.json and training.json.
-WRITTEN = (MODEL, TOKENIZER, SOURCE_TOKENIZER, METRICS, TIMING, SAMPLES)
+WRITTEN = (MARK, MODEL, TOKENIZER, SOURCE_TOKENIZER, METRICS, TIMING, SAMPLES)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -51,7 +51,8 @@ class Trained(Table):
     tokens: int
     seconds: float
     loss: float | None
-    # BLEU of a translator, and its alignment error rate if the gold links are known.
+    # BLEU of a translator, and its alignment error rate if the gold links are known; of a captioner, BLEU,
+    # exact matches, and the pointing game if boxes are known.
     figures: dict[str, float] = dataclasses.field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
@@ -157,7 +158,7 @@ def _begin(
     listener: Listener,
 ) -> Trained:
     began = time.perf_counter()
-    torch.manual_seed(check_seed(options.data.seed))
+    torch.manual_seed(options.data.seed)
     model = task.make(kind, options.model)
     if options.training is None:
         encoded = task.encoded()
@@ -211,7 +212,7 @@ def _resume(kind: type[Model], out: Path, given: dict[str, Any], listener: Liste
     options = read_options(kind, {**beginning, "resume": True, "out": str(out)})
     task = make_task(kind, options)
     _check_texts(out, task, began)
-    torch.manual_seed(check_seed(options.data.seed))
+    torch.manual_seed(options.data.seed)
     model = task.make(kind, options.model)
     # Precision `auto` is not measured again: another precision would give another model.
     return _descend(model, task, options, out, choose_machine("bf16" if began.bf16 else "fp32"), listener)
@@ -264,7 +265,7 @@ def _with_paths(options: Mapping[str, Any], change: Callable[[str], str]) -> dic
             return None
         return change(str(value)) if isinstance(value, str | Path) else [change(str(item)) for item in value]
 
-    return {name: changed(value) if name in PATHS else value for name, value in options.items()}
+    return {name: changed(value) if name in PATHS else _plain(value) for name, value in options.items()}
 
 
 def _tokens_hash(task: TextTask[Any]) -> str:

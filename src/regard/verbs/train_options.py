@@ -20,6 +20,8 @@ FIRST = (  # the options that are needed most, in this order
     "source",
     "target",
     "pairs",
+    "images",
+    "captions",
     "labelled",
     "columns",
     "out",
@@ -41,7 +43,8 @@ FIRST = (  # the options that are needed most, in this order
 )
 METAVARS = dict.fromkeys(("text", "valid", "test", "labelled"), "PATH") | {
     **dict.fromkeys(("source", "target", "pairs", "valid_source", "valid_target", "vocabulary"), "FILE"),
-    "out": "FOLDER",
+    **dict.fromkeys(("captions", "boxes", "features", "valid_captions"), "FILE"),
+    **dict.fromkeys(("out", "images"), "FOLDER"),
     "columns": "LABEL,TEXT",
 }
 USAGE = """usage: regard train FAMILY [OPTIONS]

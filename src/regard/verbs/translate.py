@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
+from regard.boundary import check_ranges
 from regard.errors import UserError, notify
 from regard.inside.edit_model import edited
 from regard.inside.output import PICTURES, check_ending, write_picture
@@ -17,6 +18,7 @@ from regard.probabilities import translation
 from regard.probabilities.links import parse_line
 from regard.probabilities.sampling import Sampling
 from regard.probabilities.translation import Search, Translation, crossing_sites
+from regard.ranges import Beam, NotNegative, Seed
 from regard.runs.run import Run, require_translator
 from regard.tables import Table, TableRows
 from regard.text.files import decode
@@ -75,16 +77,17 @@ class WhatIf(Table):
         return [_row(self.source, self.before), _row(self.source, self.after)]
 
 
+@check_ranges
 def translate(
     run: RunLike,
     text: Sentences = (),
     *,
     file: File = None,
-    beam: int = 5,
-    length_penalty: float = 1.0,
-    count: int = 1,
-    temperature: float | None = None,
-    seed: int = 1,
+    beam: Beam = 5,
+    length_penalty: NotNegative = 1.0,
+    count: Beam = 1,
+    temperature: NotNegative | None = None,
+    seed: Seed = 1,
     what_if: str | None = None,
     precision: Precision = "fp32",
     out: Out = None,

@@ -17,9 +17,10 @@ import numpy as np
 import torch
 
 from regard.errors import UserError, notify
-from regard.models.ngram import MOST_ORDERS, Ngram
+from regard.models.ngram import Ngram
 from regard.models.ngram_smoothing import Table
 from regard.probabilities.normalised import impossible_context, unused_backoffs
+from regard.ranges import MOST_ORDERS
 from regard.tokens.words import END, FIRST, UNKNOWN, WordTokenizer
 
 RESERVED = (b"<unk>", b"<s>", b"</s>")

@@ -7,15 +7,17 @@ last.
 import dataclasses
 import json
 import re
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any, final
 
 from safetensors import SafetensorError
 from safetensors.torch import load_file
 
-from regard.boundary import build, check_depth, parse_json, quote_fields
+from regard.boundary import build, parse_json, quote_fields, read_bytes, read_json
 from regard.errors import UserError
 from regard.machine.disk import (
+    BEGUN,
     file_hash,
     is_begun,
     make_folder,
@@ -25,15 +27,16 @@ from regard.machine.disk import (
     written_beside,
 )
 from regard.models import FAMILIES, known_family
-from regard.models.building import build_model
+from regard.models.building import build_model, outline
 from regard.models.model import Model
 from regard.runs.formats.format import Format
 from regard.runs.run import FORMAT, Run, RunConfig
-from regard.tokens.choose import tokenizer_from_json
 from regard.tokens.contract import Tokenizer
+from regard.tokens.saved import parse_tokenizer
 
 CONFIG, MODEL, TOKENIZER, TRAINING = "config.json", "model.safetensors", "tokenizer.json", "training.json"
 SOURCE_TOKENIZER = "source_tokenizer.json"
+MARK = f"{BEGUN}mark.tmp"  # in a folder whose first files are being written
 
 
 @final
@@ -65,15 +68,13 @@ def read_config(folder: Path) -> RunConfig:
         raise UserError(f"{folder}: its training was stopped before the end; {again}")
     if not (folder / CONFIG).is_file():
         raise UserError(f"{folder}: not a run ({CONFIG} is missing); give the folder that regard train wrote")
-    text = (folder / CONFIG).read_bytes()
     where = f"{folder}: {CONFIG}"
-    check_depth(text, where)
+    data = read_json(folder / CONFIG, f"{where} is damaged")
     try:
-        data = json.loads(text)
         form = data["format"]
-    except (ValueError, KeyError, TypeError):
+    except (KeyError, TypeError):
         raise UserError(f"{where} is damaged; train the run again") from None
-    if form in OLDER:
+    if isinstance(form, int) and form in OLDER:
         try:
             data = OLDER[form](data)
         except (KeyError, TypeError, AttributeError, ValueError):
@@ -130,32 +131,37 @@ def _family(folder: Path, name: str, named: type[Model] | None) -> type[Model]:
 
 
 def _open(folder: Path, config: RunConfig, family: type[Model]) -> tuple[Model, Tokenizer, Tokenizer | None]:
+    names = [name for name in (TOKENIZER, SOURCE_TOKENIZER) if name in config.files]
+    tokenizers = [_tokenizer(folder / name) for name in names]
+    # The source of a captioner is an image, which has no tokenizer.
+    vocabularies = [config.vocabulary_size, config.source_size][: len(names)]
+    sizes = [size for size in (config.source_size, len(config.labels) or None) if size is not None]
     try:
-        names = [name for name in (TOKENIZER, SOURCE_TOKENIZER) if name in config.files]
-        tokenizer, *source = (
-            tokenizer_from_json(json.loads((folder / name).read_text("utf-8"))) for name in names
-        )
-        sizes = [size for size in (config.source_size, len(config.labels) or None) if size is not None]
-        model = build_model(family, config.vocabulary_size, build(family.Config, config.model), *sizes)
-        model.assign(load_file(folder / MODEL))
-    except (
-        ValueError,
-        KeyError,
-        TypeError,
-        AttributeError,
-        RuntimeError,
-        SafetensorError,
-        UserError,
-    ) as error:
+        for name, tokenizer, size in zip(names, tokenizers, vocabularies, strict=True):
+            if tokenizer.size != size:
+                raise ValueError(f"{name} has {tokenizer.size:,} tokens, and the model {size:,}")
+        model_config, tensors = build(family.Config, config.model), load_file(folder / MODEL)
+        shapes = outline(family, config.vocabulary_size, model_config, *sizes)
+        if shapes is not None:
+            shapes.check_tensors(tensors)
+        model = build_model(family, config.vocabulary_size, model_config, *sizes)
+        model.check_tensors(tensors)
+        model.assign(tensors)
+    except (ValueError, KeyError, TypeError, RuntimeError, SafetensorError, UserError) as error:
         reason = quote_fields(str(error)).splitlines()[0]
         raise UserError(
             f"{folder}: {CONFIG} does not fit the files beside it ({reason}); train the run again"
         ) from None
-    return model.eval(), tokenizer, source[0] if source else None
+    return model.eval(), tokenizers[0], tokenizers[1] if len(tokenizers) > 1 else None
+
+
+def _tokenizer(path: Path) -> Tokenizer:
+    return parse_tokenizer(read_bytes(path, str(path)), f"{path} is damaged")
 
 
 def write_run(run: Run, folder: Path, **outcome: Any) -> Run:
     """Make a folder a run. config.json, which has the hashes of the other files, comes last."""
+    (folder / MARK).touch()
     with written_beside(folder / MODEL) as beside:
         write_tensors(run.model.tensors(), beside)
     tokenizers = {TOKENIZER: run.tokenizer} | ({} if run.source is None else {SOURCE_TOKENIZER: run.source})
@@ -164,17 +170,24 @@ def write_run(run: Run, folder: Path, **outcome: Any) -> Run:
     hashes = {name: file_hash(folder / name) for name in (MODEL, *tokenizers)}
     config = dataclasses.replace(run.config, **outcome, files=hashes)
     write_json(dataclasses.asdict(config), folder / CONFIG)
+    (folder / MARK).unlink()
     return dataclasses.replace(run, config=config, folder=folder)
 
 
-def check_free(out: Path) -> None:
-    """Refuse an output folder that is neither new nor empty: nothing is ever written over."""
+def check_free(out: Path, begun: Collection[str] = (MODEL, TOKENIZER, SOURCE_TOKENIZER)) -> None:
+    """Refuse an output folder that is neither new nor empty: nothing is ever written over.
+
+    A process that was killed while it wrote the files `begun` has left a mark beside them.
+    """
     if (out / CONFIG).exists():
         raise UserError(f"{out}: holds another run; choose another `out` or remove that folder")
     if (out / TRAINING).exists():
         stopped = "if it was stopped, go on with `resume`; or choose another `out`"
         raise UserError(f"{out}: holds a training that is not finished; {stopped}")
-    if out.exists() and (not out.is_dir() or any(not is_begun(entry.name) for entry in out.iterdir())):
+    ours = begun if (out / MARK).exists() else ()
+    if out.exists() and not (
+        out.is_dir() and all(is_begun(entry.name) or entry.name in ours for entry in out.iterdir())
+    ):
         raise UserError(f"{out}: is not an empty folder; choose another `out`")
 
 

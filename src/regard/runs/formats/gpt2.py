@@ -6,9 +6,12 @@ matrices lie the other way round. A document begins with `<|endoftext|>`: what t
 that token's vector.
 """
 
+import dataclasses
 import json
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, final
+from typing import Any, Literal, final
 
 import torch
 from safetensors import SafetensorError
@@ -17,21 +20,39 @@ from tokenizers import AddedToken
 from tokenizers import Tokenizer as Library
 from torch import Tensor
 
+from regard.boundary import build, check_depth, parse_json, quote_fields, read_bytes, read_json
 from regard.errors import UserError
 from regard.machine.disk import file_hash
 from regard.models.model import Model
+from regard.models.saved_tensors import check_tensor
 from regard.models.transformer import Transformer
+from regard.parts.layers import ActivationName
+from regard.ranges import Count, Layers, Number, Positive, Share
 from regard.runs.formats.format import Format
 from regard.runs.run import Run, describe
-from regard.tokens.subwords import SubwordTokenizer
+from regard.tokens.subwords import SubwordTokenizer, byte_level_library, library_from_json
 
 CONFIG, MODEL, TOKENIZER = "config.json", "model.safetensors", "tokenizer.json"
-FIXED = {  # what every GPT-2 of the first publication has, and this package's Transformer with it
-    "activation_function": ("gelu_new", "gelu_pytorch_tanh"),
-    "layer_norm_epsilon": (1e-5,),
-    "scale_attn_weights": (True,),
-    "scale_attn_by_inverse_layer_idx": (False,),
-    "add_cross_attention": (False,),
+INDEX = "model.safetensors.index.json"
+ACTIVATIONS: dict[str, ActivationName] = {  # theirs: ours
+    "gelu_new": "gelu-tanh",
+    "gelu_pytorch_tanh": "gelu-tanh",
+    "gelu_fast": "gelu-tanh",
+    "gelu": "gelu",
+    "gelu_python": "gelu",
+    "relu": "relu",
+    "silu": "silu",
+    "swish": "silu",
+}
+Activation = Literal[
+    "gelu_new", "gelu_pytorch_tanh", "gelu_fast", "gelu", "gelu_python", "relu", "silu", "swish"
+]
+THEIRS = {"gelu-tanh": "gelu_new", "gelu": "gelu", "relu": "relu", "silu": "silu"}
+ALIASES = {  # of keys, in transformers
+    "hidden_size": "n_embd",
+    "max_position_embeddings": "n_positions",
+    "num_attention_heads": "n_head",
+    "num_hidden_layers": "n_layer",
 }
 LAYER = {  # ours: theirs, and whether it is a matrix
     "attention_norm": ("ln_1", False),
@@ -44,6 +65,76 @@ LAYER = {  # ours: theirs, and whether it is a matrix
 SPECIAL = "<|endoftext|>"
 
 
+@dataclass(frozen=True, kw_only=True)
+class Gpt2Config:
+    """The keys of config.json that change a number, with the defaults of transformers."""
+
+    vocab_size: Count = 50257
+    n_positions: Count = 1024
+    n_embd: Count = 768
+    n_layer: Layers = 12
+    n_head: Count = 12
+    n_inner: Count | None = None
+    activation_function: Activation = "gelu_new"
+    layer_norm_epsilon: Positive = 1e-5
+    scale_attn_weights: bool = True
+    scale_attn_by_inverse_layer_idx: bool = False
+    add_cross_attention: Literal[False] = False
+    resid_pdrop: Share = 0.1
+    bos_token_id: Number | None = 50256
+    eos_token_id: Number | None = 50256
+    tie_word_embeddings: bool = True
+
+    @classmethod
+    def of(cls, data: dict[str, Any], where: str) -> "Gpt2Config":
+        """Check the keys. Other keys do not change what the model computes."""
+        known = {field.name for field in dataclasses.fields(cls)}
+        named = {ALIASES.get(name, name): value for name, value in data.items()}
+        values = {name: value for name, value in named.items() if name in known}
+        match values.get("eos_token_id"):
+            case [first, *_]:  # newer models may have several
+                values["eos_token_id"] = first
+        try:
+            return build(cls, values)
+        except UserError as error:
+            raise UserError(f"{where}: {quote_fields(str(error))}") from None
+
+    def model(self) -> Transformer.Config:
+        return build(
+            Transformer.Config,
+            {
+                "layers": self.n_layer,
+                "width": self.n_embd,
+                "heads": self.n_head,
+                "context": self.n_positions,
+                "inner": self.n_inner,
+                "activation": ACTIVATIONS[self.activation_function],
+                "norm_epsilon": self.layer_norm_epsilon,
+                "positions": "learned",
+                "dropout": self.resid_pdrop,
+                "tied": self.tie_word_embeddings,
+                "readout_bias": False,
+            },
+        )
+
+    def score_scale(self, layer: int) -> float:
+        """Return what the scores of a layer are multiplied by, beyond 1 / sqrt(head width)."""
+        scale = 1.0 if self.scale_attn_weights else (self.n_embd // self.n_head) ** 0.5
+        return scale / (layer + 1) if self.scale_attn_by_inverse_layer_idx else scale
+
+    def token(self, number: int | None) -> int:
+        """Return a token of the vocabulary: the last one if the config names none that is in it."""
+        return number if number is not None and number < self.vocab_size else self.vocab_size - 1
+
+
+@dataclass(frozen=True, kw_only=True)
+class Index:
+    """The content of model.safetensors.index.json: the file of each tensor."""
+
+    weight_map: dict[str, str]
+    metadata: dict[str, Any] = field(default_factory=dict)
+
+
 @final
 class Gpt2(Format):
     name = "gpt2"
@@ -52,14 +143,15 @@ class Gpt2(Format):
     def recognises(self, path: Path) -> bool:
         """A folder with the config.json of a Hugging Face model, of whatever kind."""
         try:
-            return path.is_dir() and "model_type" in json.loads((path / CONFIG).read_bytes())
-        except (OSError, ValueError, TypeError, RecursionError):
+            data = read_json(path / CONFIG, str(path)) if path.is_dir() else None
+        except (OSError, UserError):
             return False
+        return isinstance(data, dict) and "model_type" in data
 
     def read(self, path: Path, family: type[Model] | None = None) -> Run:
         model, tokenizer = read(path)
-        config = describe(model, made_from=path.name, files={MODEL: file_hash(path / MODEL)})
-        return Run(model.eval(), tokenizer, config, path)
+        hashes = {name: file_hash(path / name) for name in _weight_files(path)}
+        return Run(model.eval(), tokenizer, describe(model, made_from=path.name, files=hashes), path)
 
     def default_for(self, run: Run) -> bool:
         return isinstance(run.model, Transformer)
@@ -78,91 +170,98 @@ class Gpt2(Format):
 
 
 def read(folder: Path) -> tuple[Transformer, SubwordTokenizer]:
-    config = json.loads((folder / CONFIG).read_text(encoding="utf-8"))
-    if config["model_type"] != "gpt2":
+    """Read a checkpoint. Its sizes are compared with its tensors before anything is allocated."""
+    data = read_json(folder / CONFIG, f"{folder}: {CONFIG}")
+    if data["model_type"] != "gpt2":
         raise UserError(
-            f"{folder}: a checkpoint of {config['model_type']!r}; "
+            f"{folder}: a checkpoint of {data['model_type']!r}; "
             "of Hugging Face's models, regard reads only 'gpt2'"
         )
-    for name, allowed in FIXED.items():
-        if config.get(name, allowed[0]) not in allowed:
-            raise UserError(
-                f"{folder}: {name} is {config[name]!r} where GPT-2 has {allowed[0]!r}; "
-                "regard cannot read such a model"
-            )
-    width, size = config["n_embd"], config["vocab_size"]
-    if config.get("n_inner") not in (None, 4 * width):
-        raise UserError(
-            f"{folder}: its feed-forward layers are {config['n_inner']} wide where GPT-2's are 4 x {width}; "
-            "regard cannot read such a model"
-        )
-    if not (folder / MODEL).is_file():
-        raise UserError(
-            f"{folder}: {MODEL} is missing (weights in other files are not read, least of all pickled ones)"
-        )
-    tied = config.get("tie_word_embeddings", True)
-    model = Transformer(
-        size,
-        Transformer.Config(
-            layers=config["n_layer"],
-            width=width,
-            heads=config["n_head"],
-            context=config["n_positions"],
-            positions="learned",
-            dropout=config.get("resid_pdrop", 0.1),
-            tied=tied,
-            readout_bias=False,
-        ),
-    )
-    start, end = (_token(config.get(name), size) for name in ("bos_token_id", "eos_token_id"))
-    tokenizer = SubwordTokenizer(_library(folder), "file", end, size)
+    config = Gpt2Config.of(data, f"{folder}: {CONFIG}")
     try:
-        theirs = {
-            name.removeprefix("transformer."): tensor.float()
-            for name, tensor in load_file(folder / MODEL).items()
-        }
-        model.load_state_dict(_ours(theirs, config["n_layer"], start, tied, size))
-    except (KeyError, RuntimeError, SafetensorError) as error:
-        raise UserError(f"{folder}: {MODEL} does not fit {CONFIG} ({str(error).splitlines()[0]})") from None
+        model_config = config.model()
+        ours = _ours(_load(folder), config)
+        end = config.token(config.eos_token_id)
+        tokenizer = SubwordTokenizer(_library(folder), "file", end, config.vocab_size)
+    except SafetensorError as error:
+        raise UserError(f"{folder}: its weights cannot be read ({str(error).splitlines()[0]})") from None
+    except (ValueError, UserError) as error:
+        raise UserError(f"{folder}: {quote_fields(str(error))}") from None
+    model = Transformer(config.vocab_size, model_config)
+    model.assign(ours)
     return model, tokenizer
 
 
-def _token(number: int | None, size: int) -> int:
-    """A token's number as the configuration has it; the last where it says nothing of use."""
-    return number if number is not None and number < size else size - 1
+def _weight_files(folder: Path) -> list[str]:
+    """Return the names of the files with the weights: one, or those that an index names."""
+    if (folder / MODEL).is_file() or not (folder / INDEX).is_file():
+        return [MODEL]
+    index = parse_json(Index, read_bytes(folder / INDEX, INDEX), INDEX)
+    return sorted(set(index.weight_map.values()))
+
+
+def _load(folder: Path) -> dict[str, Tensor]:
+    """Return the tensors by their names. They are mapped, not read."""
+    tensors: dict[str, Tensor] = {}
+    for name in _weight_files(folder):
+        if Path(name).name != name or not (folder / name).is_file():
+            raise UserError(
+                f"{name} is missing (weights in other files are not read, least of all pickled ones)"
+            )
+        tensors |= load_file(folder / name)
+    return {name.removeprefix("transformer."): tensor for name, tensor in tensors.items()}
 
 
 def _library(folder: Path) -> Library:
-    """tokenizer.json, or the older pair of vocab.json and merges.txt."""
+    """Return the tokenizer in tokenizer.json, or in the older pair of vocab.json and merges.txt."""
     if (folder / TOKENIZER).is_file():
-        return Library.from_file(str(folder / TOKENIZER))
+        text = read_bytes(folder / TOKENIZER, TOKENIZER)
+        check_depth(text, TOKENIZER)
+        return library_from_json(text.decode("utf-8", "replace"))
     if not ((folder / "vocab.json").is_file() and (folder / "merges.txt").is_file()):
-        raise UserError(f"{folder}: {TOKENIZER} is missing, or vocab.json and merges.txt in its place")
-    from tokenizers import decoders, models, pre_tokenizers
-
-    library = Library(models.BPE.from_file(str(folder / "vocab.json"), str(folder / "merges.txt")))
-    library.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    library.decoder = decoders.ByteLevel()
-    return library
+        raise UserError(f"{TOKENIZER} is missing, or vocab.json and merges.txt in its place")
+    check_depth(read_bytes(folder / "vocab.json", "vocab.json"), "vocab.json")
+    return byte_level_library(folder / "vocab.json", folder / "merges.txt")
 
 
-def _ours(theirs: dict[str, Tensor], layers: int, start: int, tied: bool, size: int) -> dict[str, Tensor]:
-    words = theirs["wte.weight"]
+def _ours(theirs: dict[str, Tensor], config: Gpt2Config) -> dict[str, Tensor]:
+    """Return the tensors under our names. A ValueError names a tensor of theirs that does not fit."""
+
+    def take(name: str, shape: Sequence[int]) -> Tensor:
+        if name not in theirs:
+            raise ValueError(f"the tensor {name} is missing")
+        check_tensor(name, theirs[name], shape)
+        if not bool(theirs[name].isfinite().all()):
+            raise ValueError(f"the tensor {name} holds NaN or infinity")
+        return theirs[name].float()
+
+    size, width, start = config.vocab_size, config.n_embd, config.token(config.bos_token_id)
+    inner = config.n_inner or 4 * width
+    shapes = {"ln_1": (width,), "attn.c_attn": (width, 3 * width), "attn.c_proj": (width, width)}
+    shapes |= {"ln_2": (width,), "mlp.c_fc": (width, inner), "mlp.c_proj": (inner, width)}
+    words = take("wte.weight", (size, width))
     ours = {
         "embedding.weight": torch.cat([words, words[start : start + 1], torch.zeros_like(words[:1])]),
-        "trunk.positions.table.weight": theirs["wpe.weight"],
+        "trunk.positions.table.weight": take("wpe.weight", (config.n_positions, width)),
         "readout.bias": torch.zeros(size),
     }
-    if not tied:
-        ours["readout.weight"] = theirs["lm_head.weight"]
+    if not config.tie_word_embeddings:
+        ours["readout.weight"] = take("lm_head.weight", (size, width))
     for part in ("weight", "bias"):
-        ours[f"trunk.final_norm.{part}"] = theirs[f"ln_f.{part}"]
-        for layer in range(layers):
+        ours[f"trunk.final_norm.{part}"] = take(f"ln_f.{part}", (width,))
+        for layer in range(config.n_layer):
             for name, (their, matrix) in LAYER.items():
-                tensor = theirs[f"h.{layer}.{their}.{part}"]
-                ours[f"trunk.blocks.{layer}.{name}.{part}"] = (
-                    tensor.T.contiguous() if matrix and part == "weight" else tensor
-                )
+                own = f"trunk.blocks.{layer}.{name}.{part}"
+                shape = shapes[their] if part == "weight" else shapes[their][-1:]
+                tensor = take(f"h.{layer}.{their}.{part}", shape)
+                ours[own] = tensor.T.contiguous() if matrix and part == "weight" else tensor
+            # A factor of the scores is a factor of the queries, which are the first rows.
+            queries = ours[f"trunk.blocks.{layer}.project.{part}"]
+            scale = torch.ones(len(queries))
+            scale[:width] = config.score_scale(layer)
+            ours[f"trunk.blocks.{layer}.project.{part}"] = (
+                (queries.mT * scale).mT.contiguous() if queries.dim() == 2 else queries * scale
+            )
     return ours
 
 
@@ -223,9 +322,9 @@ def _config(model: Transformer, size: int, start: int, end: int) -> dict[str, An
         "n_embd": config.width,
         "n_layer": config.layers,
         "n_head": config.heads,
-        "n_inner": None,
-        "activation_function": "gelu_new",
-        "layer_norm_epsilon": 1e-5,
+        "n_inner": config.inner,
+        "activation_function": THEIRS[config.feed_activation],
+        "layer_norm_epsilon": config.norm_epsilon,
         "resid_pdrop": config.dropout,
         "embd_pdrop": config.dropout,
         "attn_pdrop": 0.0,

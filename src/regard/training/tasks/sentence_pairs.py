@@ -3,7 +3,6 @@
 Shape legend: B rows, S source positions, T target positions, P pairs.
 """
 
-from dataclasses import dataclass
 from typing import Any, final
 
 import torch
@@ -20,10 +19,9 @@ from regard.text.parallel import Parallel
 from regard.tokens.choose import train_tokenizer
 from regard.tokens.contract import Encoded, Tokenizer
 from regard.tokens.pairs import PairSchedule, encode_pairs
-from regard.tokens.schedule import Corpus
 from regard.training.options import Options, PairOptions, TrainingOptions
-from regard.training.task import Batch, Batches, Step, TextTask
-from regard.training.tasks.plain_text import text_rows
+from regard.training.task import Batches, Step, TextTask
+from regard.training.tasks.given_batches import GivenBatches
 
 VALID_SENTENCES = 200  # the number of sentences that a validation translates, with `stop_on` bleu
 
@@ -83,11 +81,8 @@ class SentencePairs(TextTask[LanguageModel]):
     def batches(
         self, model: LanguageModel, options: TrainingOptions, seed: int, device: torch.device
     ) -> Batches:
-        assert model.given is not None
-        schedule = PairSchedule(self._encoded, self._options.batch_tokens, seed, model.given.padding)
-        return PairBatches(
-            schedule, Corpus.of(self._encoded.target, model.start, device), model.padding, device
-        )
+        schedule = PairSchedule(self._encoded, self._options.batch_tokens, seed)
+        return GivenBatches.of(schedule, model, device)
 
     def objective(self, model: LanguageModel, options: TrainingOptions) -> Step:
         return Step(model, options.label_smoothing)
@@ -116,30 +111,6 @@ class SentencePairs(TextTask[LanguageModel]):
 
     def _translate(self, model: LanguageModel, lines: list[str], beam: int = 5) -> list[str]:
         return translate_lines(model, self.source_tokenizer, self.tokenizer, lines, beam)
-
-
-@final
-@dataclass(frozen=True)
-class PairBatches(Batches):
-    """The batches of sentence pairs."""
-
-    schedule: PairSchedule
-    corpus: Corpus
-    padding: int
-    device: torch.device
-
-    def steps(self, epoch: int) -> int:
-        return self.schedule.steps(epoch)
-
-    def batch(self, epoch: int, step: int) -> Batch:
-        place_BT, _ = self.schedule.places(epoch, step)
-        inputs = text_rows(self.corpus, place_BT, self.padding, self.device)
-        tokens = int((place_BT >= 0).sum())
-        return Batch(
-            inputs | {"given": self.schedule.sources(epoch, step).to(self.device)},
-            weight=tokens,
-            tokens=tokens,
-        )
 
 
 def _pairs(options: PairOptions) -> tuple[Parallel, Parallel]:
