@@ -5,7 +5,7 @@
 
 The part `train` trains every model with a seed and a number of steps, so that the figures can be made again,
 and skips models that are trained. The other parts print the commands, what they print, and write the pictures
-doubt-*.svg. Without wikitext, the models learn from the built-in text. The part `time` measures the seconds
+doubt-*. Without wikitext, the models learn from the built-in text. The part `time` measures the seconds
 of one sheet; run it on a quiet machine.
 """
 
@@ -127,8 +127,8 @@ def heads(work: Path, out: Path) -> None:
 
 
 def film(work: Path, out: Path) -> None:
-    shown(work, "film", "transformer-4", "--out", out / "doubt-film.svg")
-    shown(work, "film", "transformer-translator", "--out", out / "doubt-film-translator.svg")
+    shown(work, "film", "transformer-4", "--out", out / "doubt-film.png")
+    shown(work, "film", "transformer-translator", "--out", out / "doubt-film-translator.png")
 
 
 def senses(work: Path, out: Path) -> None:

@@ -76,9 +76,8 @@ def _picture(report: HeadReport) -> str:
     words = [[_picture_cell(head, kind) for kind in kinds] for head in report.heads]
     title = "Weight where each definition says (darker: further from chance; ● the label)"
     names = ["delimiter/sink" if kind == "delimiter or sink" else kind for kind in kinds]
-    return picture_of_table(
-        np.clip(np.array(shares), 0, 1), list(map(_name, report.heads)), names, words, title
-    )
+    rows = [_name(head).replace(" head ", " ") for head in report.heads]  # long names would be cut
+    return picture_of_table(np.clip(np.array(shares), 0, 1), rows, names, words, title)
 
 
 def _picture_cell(head: Head, kind: str) -> str:
