@@ -14,6 +14,7 @@ from regard.models.contract import LanguageModel
 from regard.models.dan import Dan
 from regard.models.embedding import Embedding
 from regard.models.ngram import Ngram
+from regard.models.reader import Reader
 from regard.models.recurrent import Gru, Lstm, Rnn
 from regard.models.recurrent_translator import RecurrentTranslator
 from regard.models.rows import RowModel
@@ -176,6 +177,8 @@ ROWS: dict[str, Callable[[], RowModel]] = {
         encoder="transformer", width=10, heads=1, pool="attention", score="scaled-dot"
     ),
     "classifier-bilinear": labels(encoder="dan", width=7, pool="attention", score="bilinear"),
+    "reader-birnn": rows(Reader, encoder="birnn", width=6, dropout=0.0),
+    "reader-transformer": rows(Reader, encoder="transformer", layers=2, width=12, heads=3, dropout=0.0),
     "toy-positions": rows(ToyRows, answers="positions"),
 }
 WRAPPED: dict[str, Make] = {

@@ -357,7 +357,6 @@ def test_verbs_of_other_kinds_refuse_a_classifier_in_one_line(run, capsys, tmp_p
         ("score", "--text", text),
         ("translate", "a"),
         ("trace", "--text", "a thing"),
-        ("doubt", "--text", "a thing there"),
         ("heads", "--text", text),
         ("senses", "thing"),
         ("forget", "--text", text),

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from regard.verbs.draw import draw
     from regard.verbs.evaluate import evaluate
     from regard.verbs.export import export
+    from regard.verbs.fill import fill
     from regard.verbs.film import film
     from regard.verbs.forget import forget
     from regard.verbs.generate import generate
@@ -55,6 +56,7 @@ _VERBS = (
     "evaluate",
     "export",
     "film",
+    "fill",
     "forget",
     "generate",
     "heads",
@@ -99,6 +101,7 @@ __all__ = [
     "edited",
     "evaluate",
     "export",
+    "fill",
     "film",
     "forget",
     "generate",

@@ -15,7 +15,7 @@ from functools import cache, wraps
 from pathlib import Path
 from typing import Any, ParamSpec, Protocol, TypeVar, get_args, get_type_hints, runtime_checkable
 
-from annotated_types import BaseMetadata
+from annotated_types import BaseMetadata, GroupedMetadata
 from pydantic import TypeAdapter, ValidationError
 
 from regard.errors import UserError
@@ -106,7 +106,7 @@ def check_ranges(verb: Callable[P, T]) -> Callable[P, T]:
 
 def _bounded(hint: Any) -> bool:
     """Whether a type has a range, or one of its parts has."""
-    return isinstance(hint, BaseMetadata) or any(map(_bounded, get_args(hint)))
+    return isinstance(hint, BaseMetadata | GroupedMetadata) or any(map(_bounded, get_args(hint)))
 
 
 def read_json(path: Path, where: str) -> Any:

@@ -21,6 +21,7 @@ VERBS = {
     "generate": "write text with a run",
     "translate": "translate sentences",
     "classify": "label texts",
+    "fill": "fill the blanks of texts",
     "caption": "caption images",
     "align": "link the words of sentence pairs, or measure such links",
     "look": "show what a run predicts and attends to in a text",

@@ -45,6 +45,7 @@ KINDS = {
         "transformer-translator": "regard.models.transformer_translator:TransformerTranslator",
     },
     "classifiers": {"classifier": "regard.models.classifier:Classifier"},
+    "masked readers": {"reader": "regard.models.reader:Reader"},
     "captioners": {
         "captioner": "regard.models.captioner:Captioner",
         "transformer-captioner": "regard.models.transformer_captioner:TransformerCaptioner",

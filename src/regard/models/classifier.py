@@ -51,9 +51,9 @@ class Classifier(Labeller):
 
     @dataclass(frozen=True, kw_only=True)
     class Config(EncoderConfig):
-        encoder: EncoderName = "bigru"
+        encoder: EncoderName = "bilstm"
         """The network that reads the words. bi...: in both directions; transformer: without a mask."""
-        pool: PoolName = "max"
+        pool: PoolName = "attention"
         """How the states of the words become one vector: the last state, their mean, the maximum of each
         feature, or attention from a learned query."""
         score: ScoreName = "additive"

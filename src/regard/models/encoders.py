@@ -41,7 +41,7 @@ TWO_WAYS = ("birnn", "bilstm", "bigru")
 class EncoderConfig:
     """The options of encoders."""
 
-    encoder: EncoderName = "bigru"
+    encoder: EncoderName = "bilstm"
     """The network that reads the words. bi...: in both directions; transformer: without a mask."""
     layers: Depth = 1
     """Number of layers (dan: of the feed-forward network that follows the pooling)."""

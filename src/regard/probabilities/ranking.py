@@ -85,7 +85,7 @@ def ranked_rows(results: list[Result]) -> list[dict[str, Any]]:
         ]
         mean = statistics.fmean(figures) if figures else None
         losses = [result.measure.loss for result in same if result.measure.loss is not None]
-        spread = _interval(figures)
+        spread = confidence(figures)
         rows.append(
             {
                 "name": name,
@@ -104,7 +104,7 @@ def ranked_rows(results: list[Result]) -> list[dict[str, Any]]:
     return rows
 
 
-def _interval(figures: list[float]) -> float | None:
+def confidence(figures: list[float]) -> float | None:
     """Return half the width of the 95% confidence interval of the mean, by Student's t."""
     if len(figures) < 2:
         return None

@@ -8,9 +8,11 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
 
 from regard.tokens.contract import Encoded, Tokenizer
 from regard.tokens.pairs import encode_lines
+from regard.tokens.schedule import epoch_generator
 
 POOL = 32  # texts are sorted by length within a pool of this many batches
 
@@ -60,7 +62,7 @@ class EncodedRows:
 
         Texts are shuffled, then sorted by length within pools, so that batches need little padding.
         """
-        generator = torch.Generator().manual_seed(seed * 1_000_003 + epoch)
+        generator = epoch_generator(seed, epoch)
         order_P = torch.randperm(len(self), generator=generator)
         pools = (pool[self.length_P[pool].argsort(stable=True)] for pool in order_P.split(POOL * rows))
         batches = [batch for pool in pools for batch in pool.split(rows)]
@@ -73,3 +75,25 @@ def encode_rows(tokenizer: Tokenizer, texts: Sequence[str], longest: int | None)
     whole_P = text.lengths_D - 1
     length_P = whole_P if longest is None else whole_P.clamp(max=longest)
     return EncodedRows(text, length_P, int((whole_P > length_P).sum()))
+
+
+def windows(text: Encoded, longest: int) -> list[slice]:
+    """Return each document as one row or several, as slices of the text. No row crosses a document."""
+    return [
+        slice(place, min(place + longest, end))
+        for start, end in zip(text.starts_D.tolist(), text.ends_D.tolist(), strict=True)
+        for place in range(start, end, longest)
+    ]
+
+
+def window_rows(text: Encoded, longest: int, padding: int, tokens: int) -> Iterator[Tensor]:
+    """Yield batches of the windows of a text, (B, T), the longest first, padded on the right.
+
+    A batch has at most `tokens` tokens, padding included, or one row.
+    """
+    rows = sorted(windows(text, longest), key=lambda row: row.start - row.stop)
+    while rows:
+        count = max(1, tokens // (rows[0].stop - rows[0].start))
+        ids = [text.ids_N[row].long() for row in rows[:count]]
+        yield pad_sequence(ids, batch_first=True, padding_value=padding)
+        rows = rows[count:]

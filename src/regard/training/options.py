@@ -245,6 +245,7 @@ DATA_OPTIONS: dict[str, type[OutputOptions]] = {
     "text": TextOptions,
     "words": WordsOptions,
     "pairs": PairOptions,
+    "blanks": TextOptions,
     "labels": LabelOptions,
     "captions": CaptionOptions,
 }

@@ -39,6 +39,14 @@ from regard.training.log import METRICS, TIMING
 from regard.training.options import TrainingOptions, with_defaults
 from regard.training.task import Listener, ignore_reports
 from regard.verbs.arguments import Files, Names
+from regard.verbs.compare_labels import PLAN as LABEL_PLAN
+from regard.verbs.compare_labels import (
+    LabelComparison,
+    LabelResult,
+    compare_labels,
+    finish_labels,
+)
+from regard.verbs.compare_labels import for_people as labels_for_people
 from regard.verbs.compare_plan import (
     MINUTES,
     TEXTS,
@@ -57,7 +65,7 @@ from regard.verbs.train import Trained, train
 
 PLAN, RESULTS = "plan.json", "results.json"
 TOO_BUSY = 0.25  # seconds waited in each second: a quarter of a core was missing
-Finished = Callable[[Result], None]
+Finished = Callable[[Result | LabelResult], None]
 
 
 @dataclass(frozen=True)
@@ -104,35 +112,43 @@ def compare(
     tokens_each: Count | None = None,
     seeds: Rows = 1,
     out: str | Path = "comparison",
+    labelled: Files = (),
+    columns: str | None = None,
     resume: bool = False,
     listener: Listener = ignore_reports,
     finished: Finished = lambda result: None,
-) -> Comparison:
+) -> Comparison | LabelComparison:
     """Train families on one text under equal budgets, and measure them on text that no training has read.
 
     A tenth of the text is held out for the measurement, and a tenth of the rest for validation.
+    With `labelled`, the encoders and poolings of the classifier are compared on labelled texts instead.
 
     >>> regard.compare(text="my.txt", families=["ngram", "lstm"], minutes=1).table()  # doctest: +SKIP
 
     Args:
         text: The text: files, folders, globs, or - for standard input. Without it, the built-in text.
         families: The families, separated by spaces or commas (all). Tokens may follow a name: ngram:word.
+            With `labelled`: encoders, or ENCODER:POOL.
         tokens: The kind of tokens: characters, words, bytes or subwords.
         document: The unit of text that is a document. A context never crosses the end of a document.
         minutes: The training time of each family (0.3).
         tokens_each: The number of training tokens of each family, instead of a time.
         seeds: The number of trainings of each family. With 2 or more, the table has intervals.
         out: The folder for runs, report.html, report.md and results.json.
+        labelled: Labelled texts, as in regard train classifier: compare encoders and poolings on them.
+        columns: The columns of label and text in `labelled`, as LABEL,TEXT.
         resume: Finish the stopped comparison in `out`, with its own text and options.
         listener: A function that is called with a report of the training a few times a second.
         finished: A function that is called with the result of each training.
     """
-    out = Path(out)
+    out, names = Path(out), _tuple(families)
     if resume:
-        return _finish(out, _tuple(families), listener, finished)
-    names = _tuple(families)
-    settings = {"minutes": minutes, "tokens_each": tokens_each, "seeds": seeds}
-    plan = _plan(text, families=names, tokens=tokens, document=document, **settings)
+        return _finish(out, names, listener, finished)
+    if labelled or columns is not None:
+        _refuse_beside_labels(text=text, tokens_each=tokens_each)
+        return compare_labels(labelled, columns, names, minutes, seeds, out, listener, finished)
+    budget = {"minutes": minutes, "tokens_each": tokens_each, "seeds": seeds}
+    plan = _plan(text, families=names, tokens=tokens, document=document, **budget)
     classes = plan.classes(family_class)
     check_free(out, (TEXTS,))
     with lock_folder(out) as created:
@@ -147,6 +163,12 @@ def compare(
             if isinstance(error, UserError) or not (out / PLAN).exists():
                 _clear(out, created)
             raise
+
+
+def _refuse_beside_labels(**options: Any) -> None:
+    for name, value in options.items():
+        if value:
+            raise UserError(f"`{name}` does not go with `labelled`; the budget of classifiers is `minutes`")
 
 
 def _clear(out: Path, created: bool) -> None:
@@ -174,8 +196,12 @@ def _tuple(names: Names) -> tuple[str, ...]:
     return (names,) if isinstance(names, str) else tuple(names)
 
 
-def _finish(out: Path, names: tuple[str, ...], listener: Listener, finished: Finished) -> Comparison:
+def _finish(
+    out: Path, names: tuple[str, ...], listener: Listener, finished: Finished
+) -> Comparison | LabelComparison:
     """Finish a stopped comparison. Finished runs stay, stopped trainings are resumed, nothing is removed."""
+    if (out / LABEL_PLAN).is_file():
+        return finish_labels(out, listener, finished)
     if not (out / PLAN).is_file():
         raise UserError(f"{out}: no comparison to resume there; give the `out` of one that was stopped")
     with lock_folder(out):
@@ -322,13 +348,19 @@ def main(arguments: list[str]) -> None:
     if call.json:
         print_json(comparison.to_json())
         return
-    print_table([for_people(row) for row in comparison.table()])
+    shown = for_people if isinstance(comparison, Comparison) else labels_for_people
+    print_table([shown(row) for row in comparison.table()])
     for note in comparison.notes:
         show(note)
-    show(f"\n{comparison.out}/report.html shows it.")
+    report = "report.html" if isinstance(comparison, Comparison) else "report.md"
+    show(f"\n{comparison.out}/{report} shows it.")
 
 
-def _tell_result(result: Result) -> None:
+def _tell_result(result: Result | LabelResult) -> None:
+    if isinstance(result, LabelResult):
+        reached = f"{result.measure.accuracy:.3f} accuracy"
+        streams.tell(f"\r{harmless(result.name):<22} {reached:<16} after {result.seconds:.1f} s\x1b[K")
+        return
     figure = result.measure.bits_per_byte
     reached = "no figure" if figure is None else f"{figure:.3f} bits per byte"
     streams.tell(f"\r{harmless(result.name):<14} {reached:<22} after {result.seconds:.1f} s\x1b[K")

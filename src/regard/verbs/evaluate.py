@@ -9,6 +9,7 @@ from regard.errors import UserError
 from regard.inside.edit_model import edited
 from regard.machine.memory import keep_freed_memory
 from regard.models.model import Reads
+from regard.probabilities.blanks import BlankMeasure
 from regard.probabilities.labels import LabelMeasure
 from regard.probabilities.measures import Measure, measure
 from regard.ranges import Beam, Count
@@ -16,6 +17,7 @@ from regard.runs.derived import cached, mix, to_best_device
 from regard.runs.run import Run, require_plain_text
 from regard.text.files import read
 from regard.verbs.arguments import Edits, File, Files, OtherRun, RunLike
+from regard.verbs.evaluate_blanks import evaluate_blanks
 from regard.verbs.evaluate_captions import CaptionMeasure, evaluate_captions
 from regard.verbs.evaluate_labels import evaluate_labels, print_labels
 from regard.verbs.evaluate_pairs import TranslationMeasure, evaluate_pairs, print_translation
@@ -23,7 +25,7 @@ from regard.verbs.evaluate_words import EmbeddingMeasure, evaluate_words
 from regard.verbs.parsing import parse
 from regard.verbs.printing import print_json, print_lines, show
 
-AnyMeasure = Measure | TranslationMeasure | EmbeddingMeasure | LabelMeasure | CaptionMeasure
+AnyMeasure = Measure | TranslationMeasure | EmbeddingMeasure | BlankMeasure | LabelMeasure | CaptionMeasure
 
 
 @check_ranges
@@ -52,8 +54,8 @@ def evaluate(
     edit: Edits = None,
 ) -> AnyMeasure:
     """Measure loss, perplexity and bits per byte of a run; BLEU and chrF of a translator; accuracy and
-    macro-F1 of a classifier; BLEU, exact matches and the pointing game of a captioner; the loss of word
-    embeddings, and their correlation with a word list.
+    macro-F1 of a classifier; the pseudo-perplexity of a masked reader; BLEU, exact matches and the pointing
+    game of a captioner; the loss of word embeddings, and their correlation with a word list.
 
     docs/measuring.md defines the figures.
 
@@ -163,6 +165,12 @@ KINDS: dict[Reads, Kind] = {
         _of_words,
         ("text", "similarity"),
     ),
+    "blanks": Kind(
+        "masked readers",
+        "a reader is measured on `text`",
+        evaluate_blanks,
+        ("text",),
+    ),
     "labels": Kind(
         "classifiers",
         "a classifier is measured on `labelled` texts",
@@ -189,6 +197,8 @@ def main(arguments: list[str]) -> None:
             print_translation(result, call.values["against"])
         case LabelMeasure():
             print_labels(result)
+        case BlankMeasure():
+            print_lines(result.to_json())
         case EmbeddingMeasure():
             given = {name: value for name, value in result.to_json().items() if value is not None}
             print_lines({**given, **given.pop("similarity", {})})

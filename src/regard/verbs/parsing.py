@@ -121,7 +121,9 @@ def _refuse_unknown(
     names = [*(option.flag for option in options if not option.positional), "--help", "-h"]
     for argument in arguments:
         name = argument.split("=")[0].replace("_", "-")
-        if not name.startswith("--") or name == "--" or name in names:
+        if (
+            not argument.startswith("--") or name == "--" or name in names
+        ):  # a text may begin with a blank: ___
             continue
         if name in elsewhere:
             raise UserError(f"{name} is not an option of regard {verb}; it belongs to {elsewhere[name]}")

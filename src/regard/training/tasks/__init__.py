@@ -11,6 +11,7 @@ TASKS = {
     "text": "regard.training.tasks.plain_text:PlainText",
     "words": "regard.training.tasks.neighbours:Neighbours",
     "pairs": "regard.training.tasks.sentence_pairs:SentencePairs",
+    "blanks": "regard.training.tasks.blanks:Blanks",
     "labels": "regard.training.tasks.labels:Labels",
     "captions": "regard.training.tasks.captioned_images:CaptionedImages",
 }

@@ -16,6 +16,7 @@ from regard.text.labelled import Labelled, check_known, check_labels, hold_out, 
 from regard.tokens.choose import train_tokenizer
 from regard.tokens.contract import Encoded
 from regard.tokens.rows import EncodedRows, encode_rows
+from regard.tokens.schedule import epoch_generator
 from regard.training.options import LabelOptions, Options, TrainingOptions
 from regard.training.task import Batch, Batches, RowStep, TextTask
 
@@ -149,7 +150,7 @@ class LabelBatches(Batches):
         tokens_BT = self.rows.rows(places_B, self.padding)
         real_BT = tokens_BT != self.padding
         if self.word_dropout and self.unknown is not None:
-            generator = torch.Generator().manual_seed((self.seed * 1_000_003 + epoch) * 1_000_003 + step)
+            generator = epoch_generator(self.seed * 1_000_003 + epoch, step)
             dropped_BT = torch.rand(tokens_BT.shape, generator=generator) < self.word_dropout
             tokens_BT = tokens_BT.masked_fill(dropped_BT & real_BT, self.unknown)
         inputs = {"tokens_BT": tokens_BT, "labels_B": self.labels_P[places_B]}

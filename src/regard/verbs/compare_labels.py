@@ -1,0 +1,226 @@
+"""regard compare --labelled: every encoder and pooling of the classifier on one task."""
+
+import json
+import statistics
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, get_args
+
+import torch
+
+from regard.boundary import parse_json
+from regard.errors import Interrupted, UserError
+from regard.machine.disk import lock_folder, write_atomically, write_json
+from regard.models.encoders import EncoderName
+from regard.parts.pooling import PoolName
+from regard.probabilities.labels import LabelMeasure, measure_labels
+from regard.probabilities.ranking import confidence
+from regard.runs.formats import load
+from regard.runs.formats.folder import CONFIG, TRAINING, check_free
+from regard.runs.labelled import require_labeller
+from regard.runs.run import Run
+from regard.tables import Table, TableRows
+from regard.text.labelled import Labelled, check_labels, hold_out, read_labelled
+from regard.tokens.rows import encode_rows
+from regard.training.task import Listener
+from regard.verbs.arguments import Files
+from regard.verbs.train import train
+
+PLAN, RESULTS, REPORT, TEXTS = "labels-plan.json", "results.json", "report.md", "text"
+ECE = "ECE, the expected calibration error, is the mean gap between probability and accuracy."
+SPLIT = 11  # the seed of the test texts; validation texts are split from the rest by each training
+
+
+@dataclass(frozen=True, kw_only=True)
+class LabelPlan:
+    """What is compared, saved so that a stopped comparison can be finished."""
+
+    names: tuple[str, ...]
+    minutes: float | None
+    seeds: int
+    labels: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class LabelResult:
+    """One trained classifier and its measure on the test texts."""
+
+    name: str
+    seed: int
+    folder: str
+    parameters: int
+    seconds: float
+    measure: LabelMeasure
+
+
+@dataclass(frozen=True)
+class LabelComparison(Table):
+    """The figures of the encoders and poolings, and the folder that holds the runs."""
+
+    out: Path
+    results: list[LabelResult]
+    notes: list[str]
+
+    def table(self) -> list[dict[str, Any]]:
+        """A row for each encoder and pooling with its means over seeds, the most accurate first."""
+        rows = list[dict[str, Any]]()
+        for name in dict.fromkeys(result.name for result in self.results):
+            same = [result for result in self.results if result.name == name]
+            accuracies = [result.measure.accuracy for result in same]
+            rows.append(
+                {
+                    "name": name,
+                    "accuracy": statistics.fmean(accuracies),
+                    "interval": confidence(accuracies),
+                    "macro_f1": statistics.fmean(result.measure.macro_f1 for result in same),
+                    "loss": statistics.fmean(result.measure.loss for result in same),
+                    "calibration_error": statistics.fmean(
+                        result.measure.calibration_error for result in same
+                    ),
+                    "parameters": same[0].parameters,
+                    "seconds": statistics.fmean(result.seconds for result in same),
+                }
+            )
+        ranked = sorted(rows, key=lambda row: -row["accuracy"])
+        return [{"rank": place, **row} for place, row in enumerate(ranked, 1)]
+
+    def rows(self) -> TableRows:
+        """A row for each encoder and pooling, the most accurate first."""
+        return self.table()
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "out": str(self.out),
+            "table": self.table(),
+            "notes": self.notes,
+            "results": [{**asdict(result), "measure": result.measure.to_json()} for result in self.results],
+        }
+
+
+Finished = Callable[[LabelResult], None]
+
+
+def every_name() -> list[str]:
+    """Return every encoder with every pooling, such as bilstm:attention."""
+    return [f"{encoder}:{pool}" for encoder in get_args(EncoderName) for pool in get_args(PoolName)]
+
+
+def compare_labels(
+    labelled: Files,
+    columns: str | None,
+    names: Sequence[str],
+    minutes: float | None,
+    seeds: int,
+    out: Path,
+    listener: Listener,
+    finished: Finished,
+) -> LabelComparison:
+    """Train classifiers on the same texts, and measure them on a tenth that none has seen."""
+    plan_names = tuple(_chosen(names))
+    files = [labelled] if isinstance(labelled, str | Path) else labelled
+    if not files:
+        raise UserError("`columns` goes with `labelled`: name the file that has these columns")
+    whole = read_labelled([*map(str, files)], columns.split(",") if columns else ())
+    check_labels(whole)
+    check_free(out)
+    with lock_folder(out):
+        check_free(out)
+        train_part, test = hold_out(whole, seed=SPLIT)
+        plan = LabelPlan(names=plan_names, minutes=minutes, seeds=seeds, labels=tuple(train_part.names()))
+        (out / TEXTS).mkdir()
+        for name, part in {"train": train_part, "test": test}.items():
+            _write(part, out / TEXTS / f"{name}.jsonl")
+        write_json(asdict(plan), out / PLAN)
+        return _carry_out(plan, out, listener, finished)
+
+
+def finish_labels(out: Path, listener: Listener, finished: Finished) -> LabelComparison:
+    """Finish a stopped comparison. Finished runs stay, and stopped trainings are resumed."""
+    with lock_folder(out):
+        again = f"{out}: {PLAN} is damaged; compare again into another `out`"
+        return _carry_out(parse_json(LabelPlan, (out / PLAN).read_bytes(), again), out, listener, finished)
+
+
+def _chosen(names: Sequence[str]) -> Iterator[str]:
+    """Yield ENCODER:POOL for each name. A name without a pooling stands for all of them."""
+    known = every_name()
+    for name in names or known:
+        found = [one for one in known if name in (one, one.partition(":")[0])]
+        if not found:
+            encoders, pools = ", ".join(get_args(EncoderName)), ", ".join(get_args(PoolName))
+            raise UserError(f"{name}: name an encoder ({encoders}), or ENCODER:POOL with a pool of {pools}")
+        yield from found
+
+
+def _write(part: Labelled, path: Path) -> None:
+    pairs = zip(part.labels, part.texts, strict=True)
+    lines = (json.dumps({"label": label, "text": text}, ensure_ascii=False) for label, text in pairs)
+    write_atomically(path, "".join(f"{line}\n" for line in lines).encode())
+
+
+def _carry_out(plan: LabelPlan, out: Path, listener: Listener, finished: Finished) -> LabelComparison:
+    test = read_labelled([str(out / TEXTS / "test.jsonl")])
+    results = list[LabelResult]()
+    for name in plan.names:
+        for seed in range(1, plan.seeds + 1):
+            folder = out / (name.replace(":", "-") + (f"-{seed}" if seed > 1 else ""))
+            try:
+                run = _trained(plan, name, seed, out, folder, listener)
+            except KeyboardInterrupt:
+                again = f"go on with: regard compare --out {out} --resume"
+                raise Interrupted(f"stopped; what is trained stays; {again}") from None
+            model = require_labeller(run)
+            rows = encode_rows(run.tokenizer, test.texts, model.context)
+            names = run.config.labels
+            measure = measure_labels(model, rows, torch.tensor(test.numbers(names)), names)
+            parameters, seconds = model.parameter_count(), run.config.seconds
+            results.append(LabelResult(name, seed, folder.name, parameters, seconds, measure))
+            finished(results[-1])
+    comparison = LabelComparison(out, results, _notes(results))
+    write_json(comparison.to_json(), out / RESULTS)
+    shown = [for_people(row) for row in comparison.table()]
+    lines = ["| " + " | ".join(shown[0]) + " |", "|" + " --- |" * len(shown[0])]
+    lines += ["| " + " | ".join(row.values()) + " |" for row in shown]
+    write_atomically(
+        out / REPORT, "\n".join(["# Comparison", "", *lines, "", *comparison.notes, ""]).encode()
+    )
+    return comparison
+
+
+def _trained(plan: LabelPlan, name: str, seed: int, out: Path, folder: Path, listener: Listener) -> Run:
+    if (folder / CONFIG).is_file():
+        return load(folder)
+    if (folder / TRAINING).is_file():
+        return train("classifier", out=str(folder), resume=True, listener=listener).run
+    encoder, _, pool = name.partition(":")
+    options: dict[str, Any] = {"encoder": encoder, "pool": pool, "seed": seed, "out": str(folder)}
+    if plan.minutes is not None:
+        options |= {"minutes": plan.minutes, "patience": 0}
+    labelled = str(out / TEXTS / "train.jsonl")
+    return train("classifier", labelled=labelled, **options, listener=listener).run
+
+
+def _notes(results: list[LabelResult]) -> list[str]:
+    """Return the notes below the table: how far chance alone moves a figure."""
+    measure = results[0].measure
+    low, high = measure.accuracy_interval
+    always = f"Always choosing the most frequent label would reach {measure.most_frequent:.4f}."
+    chance = (
+        f"On these {measure.texts:,} test texts, chance alone moves one accuracy by {(high - low) / 2:.3f}"
+    )
+    return [always, f"{chance} (95%, Wilson); intervals in the table are over seeds.", ECE]
+
+
+def for_people(row: dict[str, Any]) -> dict[str, str]:
+    """Return a row of the table as it is printed."""
+    interval = "" if row["interval"] is None else f" ± {row['interval']:.3f}"
+    return {
+        "classifier": row["name"],
+        "rank": str(row["rank"]),
+        "accuracy": f"{row['accuracy']:.3f}{interval}",
+        "macro-F1": f"{row['macro_f1']:.3f}",
+        "ECE": f"{row['calibration_error']:.3f}",
+        "parameters": f"{row['parameters']:,}",
+        "seconds": f"{row['seconds']:.1f}",
+    }
