@@ -81,6 +81,7 @@ class TextTask(Task[M]):
     tokenizer: Tokenizer
     source_tokenizer: Tokenizer | None = None
     notes: list[str]  # remarks for the user, such as the number of pairs that were left out
+    vectors: str | None = None  # the run or file with the word vectors that the training begins with
 
     @abstractmethod
     def texts(self) -> dict[str, list[dict[str, Any]]]:

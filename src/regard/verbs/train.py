@@ -13,6 +13,7 @@ import torch
 from regard.boundary import parse_json
 from regard.errors import Interrupted, UserError
 from regard.inside.attention_rows import weight_sites
+from regard.inside.starting_vectors import begin_with_vectors
 from regard.machine.device import Machine, choose_machine
 from regard.machine.disk import absolute, lock_folder, relocated, remove_begun, write_json
 from regard.models import family_class, family_name
@@ -160,6 +161,8 @@ def _begin(
     began = time.perf_counter()
     torch.manual_seed(options.data.seed)
     model = task.make(kind, options.model)
+    if task.vectors is not None:
+        task.notes.append(begin_with_vectors(model, task.tokenizer, task.vectors))
     if options.training is None:
         encoded = task.encoded()
         model.fit(encoded)
