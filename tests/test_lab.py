@@ -294,6 +294,9 @@ def test_rows_and_tiles_are_those_of_the_record(lab, lab_runs):
     assert found == (
         ((weights_HQK[2, 2:6, 1:6] * 4).clamp(max=1).sqrt() * 255).round().int().flatten().tolist()
     )
+    found = list(lab.ask("tile", {**tile, "head": -1}))
+    mean_QK = weights_HQK.mean(0)[2:6, 1:6]
+    assert found == (mean_QK.sqrt() * 255).round().int().flatten().tolist()
     mosaic = lab.ask("mosaic", {"of": of, "sites": ["layer0.attention", SITE], "size": 4})
     assert len(mosaic) == 2 * 3 * 4 * 4
     block = weights_HQK[2, 2:4, 0:2].max().sqrt() * 255  # 7 positions in 4 blocks of 2

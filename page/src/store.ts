@@ -1,6 +1,6 @@
 // The state of the page, and the questions that follow from it.
 
-import { batch, computed, effect, signal, type ReadonlySignal } from "@preact/signals";
+import { batch, computed, effect, signal, untracked, type ReadonlySignal } from "@preact/signals";
 import { decode, encode, type Form, type View } from "./address";
 import { Dropped, Failed, Gone, Restarted, told, type Channel } from "./channel";
 import type { Theme } from "./colour";
@@ -139,7 +139,8 @@ export function makeStore(channel: Channel) {
   effect(() => {
     if (runs.value === null) return;
     void [text.value, target.value, words.value, histories.value];
-    for (const run of chosen.value) ask(run);
+    const wanted = chosen.value;
+    untracked(() => wanted.forEach(ask)); // an answer, such as an error, is no reason to ask again
   });
 
   // The address follows the view; nothing is added to the browser's history while a person types.

@@ -160,8 +160,12 @@ class Tokenizer(ABC):
 
     def name(self, token: int) -> str:
         """Return a token for display: `<s>`, `<unk>`, `</s>` or its own text."""
-        special = {self.start: "<s>", self.padding: "<pad>", self.unknown: "<unk>", self.end: "</s>"}
-        return special.get(token) or self.token_bytes(token, None).decode("utf-8", "replace")
+        return self.piece(token).decode("utf-8", "replace")
+
+    def piece(self, token: int) -> bytes:
+        """Return the bytes of a token's name. A character of several tokens is whole only in their bytes."""
+        special = {self.start: b"<s>", self.padding: b"<pad>", self.unknown: b"<unk>", self.end: b"</s>"}
+        return special.get(token) or self.token_bytes(token, None)
 
     @property
     def end_bytes(self) -> bytes:
