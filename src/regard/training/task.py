@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from regard.models.contract import LanguageModel, State
 from regard.models.model import Model
 from regard.models.rows import RowModel
+from regard.ranges import Number, Size
 from regard.tokens.contract import Encoded, Tokenizer
 from regard.training.options import TrainingOptions
 
@@ -165,14 +166,14 @@ def ignore_reports(report: Report) -> None:
 class Progress:
     """The progress of a training. Checkpoints store it next to the tensors."""
 
-    step: int = 0
-    epoch: int = 0
-    place: int = 0  # the number of batches that were read in this epoch
-    tokens: int = 0
+    step: Number = 0
+    epoch: Number = 0
+    place: Number = 0  # the number of batches that were read in this epoch
+    tokens: Size = 0
     seconds: float = 0.0
     summed_loss: float = 0.0  # since the last validation
-    summed_steps: int = 0
+    summed_steps: Number = 0
     best_loss: float | None = None
-    best_step: int = 0
-    worse: int = 0  # the number of validations since the best one
-    metrics: int = 0  # the number of validations in the log
+    best_step: Number = 0
+    worse: Number = 0  # the number of validations since the best one
+    metrics: Number = 0  # the number of validations in the log
