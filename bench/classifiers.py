@@ -89,7 +89,9 @@ def main() -> None:
             for name, (run, options) in models.items():
                 began = time.process_time()
                 accuracy = run(path, valid, test, seed, **options)
-                figures[name].append((accuracy, time.process_time() - began))
+                seconds = time.process_time() - began
+                figures[name].append((accuracy, seconds))
+                print(f"  seed {seed}: {name}: {accuracy:.4f}, {seconds:.1f} s", flush=True)
     for name, pairs in figures.items():
         accuracies, seconds = zip(*pairs, strict=True)
         low, high = min(accuracies), max(accuracies)

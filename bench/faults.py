@@ -46,6 +46,15 @@ TEXT = "".join(f"line {number % 13} says {'abc' * (number % 7)} and {number} end
 TRAINING = ["--steps", "24", "--evaluate-every", "6", "--width", "16"]
 PAIRS = ["--pairs", "pairs.tsv", "--batch-tokens", "128", "--average", "2", *TRAINING]
 PLAIN = ["--text", "text.txt", "--tokens", "char", "--batch", "4", *TRAINING]
+LABELS = ["--labelled", "labels.tsv", "--batch", "4", *TRAINING]
+OWN = {  # the options of families that do not read a plain text of characters
+    "recurrent-translator": PAIRS,
+    "transformer-translator": PAIRS,
+    "classifier": LABELS,
+    "embedding": ["--text", "text.txt", *TRAINING],
+    "captioner": ["--batch", "4", *TRAINING],
+    "transformer-captioner": ["--batch", "4", *TRAINING],
+}
 COMPARE = ["compare", "--text", "text.txt", "--tokens", "char", "--tokens-each", "1500", "--out", "out"]
 KILLED = -signal.SIGKILL
 CALLS = ("mkdir", "replace", "rename", "fsync", "unlink", "rmdir")  # of the module os
@@ -125,6 +134,10 @@ def folder() -> Iterator[Path]:
         (work / "text.txt").write_text(TEXT)
         pairs = (f"line {number} says a b\tb a says {number} line\n" for number in range(60))
         (work / "pairs.tsv").write_text("".join(pairs))
+        labels = (
+            f"{'odd' if number % 2 else 'even'}\tline {number} says {number % 7}\n" for number in range(80)
+        )
+        (work / "labels.tsv").write_text("".join(labels))
         yield work
 
 
@@ -159,11 +172,10 @@ class Job:
 
 
 def train_job(family: str) -> Job:
-    options = PLAIN if FAMILIES[family].find("translator") < 0 else PAIRS
     if family == "ngram":
         counted = ["train", "ngram", "--text", "text.txt", "--out", "out"]
         return Job("train ngram", counted, None, ["out/model.safetensors", "out/config.json"])
-    first = ["train", family, *options, "--out", "out"]
+    first = ["train", family, *OWN.get(family, PLAIN), "--out", "out"]
     files = ["out/model.safetensors", "out/metrics.jsonl", "out/samples.txt"]
     return Job(f"train {family}", first, ["train", family, "--out", "out", "--resume"], files)
 
