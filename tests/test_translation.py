@@ -353,7 +353,7 @@ def test_wrong_alignments_and_sentences_are_told(taught: Path, tmp_path: Path, m
         assert words in told.err
     for arguments, words in (
         (["translate", taught / "run", ""], "a sentence is empty"),
-        (["translate", taught / "run", "a", "--count", "0"], "--count and --beam must be 1 or more"),
+        (["translate", taught / "run", "a", "--count", "0"], "--count must be 1 or more"),
         (["generate", taught / "run", "--prompt", "a"], "this run translates; use regard translate"),
         (["score", taught / "run", "--text", taught / "en.txt"], "this run translates"),
         (

@@ -7,7 +7,7 @@ vi.stubGlobal("window", { history: { replaceState: () => {} } });
 vi.stubGlobal("matchMedia", () => ({ matches: false }));
 const { makeStore } = await import("../src/store");
 
-const run = { id: "r0", name: "a", path: "a", family: "transformer", tokens: "word", reads: "text", parameters: null, loss: null } as RunInfo;
+const run = { id: "r0", name: "a", path: "a", family: "transformer", tokens: "word", reads: "text", loss: null } as RunInfo;
 
 /** A channel whose answers come when the test lets them. */
 function held() {
