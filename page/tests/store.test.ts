@@ -44,6 +44,14 @@ test("answers to an older text are dropped, and the old answer stays until the n
   expect(store.reading.value).toMatchObject({ read: { tokens: ["two"] }, of: { text: "two" }, asking: false });
 });
 
+test("a first visit shows a Transformer", async () => {
+  const { channel } = held();
+  const other = { ...run, id: "r1", family: "transformer-captioner" };
+  const store = makeStore({ ...channel, runs: async () => ({ runs: [other, run], training: false }) });
+  await store.loadRuns();
+  expect(store.chosen.value).toEqual(["r0"]);
+});
+
 test("quick typing asks once", async () => {
   const { asked, channel } = held();
   const store = makeStore(channel);
