@@ -10,6 +10,7 @@ import torch
 
 import regard
 from regard.cli import main
+from regard.errors import Notice
 from regard.probabilities.ibm_models import FLOOR, CountedAligner, Jumps, count_links
 from regard.probabilities.links import (
     agreement,
@@ -88,6 +89,48 @@ def test_two_directions_become_one():
     assert symmetrise(forward, backward, "union") == forward | backward
     assert symmetrise(forward, backward, "grow-diag") == {(0, 0), (1, 1), (2, 1)}  # (3, 3) touches nothing
     assert symmetrise(forward, backward, "grow-diag-final") == {(0, 0), (1, 1), (2, 1), (3, 3)}
+
+
+def test_symmetry_names_are_those_of_moses():
+    # The diagonal grows from (0, 0): (1, 1) touches it and has a free word, then (2, 2) touches (1, 1) in the
+    # same round. (4, 3) touches nothing; both its words are free. (4, 0) has one free word at first.
+    forward = frozenset({(0, 0), (1, 1), (2, 2), (4, 3)})
+    backward = frozenset({(0, 0), (5, 0), (5, 5)})
+    grown = {(0, 0), (1, 1), (2, 2)}
+    assert symmetrise(forward, backward, "grow-diag") == grown
+    # final: (4, 3) of forward, then (5, 0) with the free word 5, then (5, 5) with a free word
+    assert symmetrise(forward, backward, "grow-diag-final") == grown | {(4, 3), (5, 0), (5, 5)}
+    # final-and: (5, 0) has no free target word, (5, 5) has two free words
+    assert symmetrise(forward, backward, "grow-diag-final-and") == grown | {(4, 3), (5, 5)}
+
+
+def test_two_files_of_links_are_combined_turned_and_measured(tmp_path: Path, capsys):
+    (tmp_path / "there").write_text("0-0 1-1 2-1\n\n0-1\n")
+    (tmp_path / "back").write_text("0-0 1-1 3-3\n0-0\n1-0\n")
+    (tmp_path / "turned").write_text("0-0 1-1 3-3\n0-0\n0-1\n")
+    there, back = str(tmp_path / "there"), str(tmp_path / "back")
+    union = regard.align(links=there, reverse_links=back, symmetry="union")
+    assert union.links == [{(0, 0), (1, 1), (2, 1), (3, 3)}, {(0, 0)}, {(0, 1), (1, 0)}]
+    turned = regard.align(links=there, reverse_links=tmp_path / "turned", symmetry="union", turn=True)
+    assert turned.links == union.links
+    assert main(["align", "--links", there, "--reverse-links", back, "--symmetry", "intersection"]) == 0
+    assert capsys.readouterr().out == "0-0 1-1\n\n\n"
+    assert regard.align(score=tmp_path / "turned", gold=back).aer == pytest.approx(1 - 8 / 10)
+    assert regard.align(score=tmp_path / "turned", gold=back, turn=True).aer == 0
+    for wrong in (
+        ["--links", there],
+        ["--turn"],
+        ["--links", there, "--reverse-links", back, "--score", there],
+    ):
+        assert main(["align", *wrong]) == 2
+
+
+def test_links_that_are_counted_from_one_get_a_hint(tmp_path: Path):
+    (tmp_path / "found").write_text("0-0 1-1\n")
+    (tmp_path / "gold").write_text("1-1 2-2\n")
+    with pytest.warns(Notice, match="gold: no link has a word 0; .* give `gold_index` 1"):
+        assert regard.align(score=tmp_path / "found", gold=tmp_path / "gold").aer > 0
+    assert regard.align(score=tmp_path / "found", gold=tmp_path / "gold", gold_index=1).aer == 0
 
 
 def test_model_one_finds_the_classic_example():

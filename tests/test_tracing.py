@@ -161,6 +161,17 @@ def test_subwords_put_together_keep_their_mass():
         by_words(record(model, tokenizer, "the cat", rows=[1]))
 
 
+def test_words_of_halves_of_characters_are_joined_from_bytes():
+    tokenizer, _ = train_tokenizer(["x"], TokenOptions(tokens="byte"))
+    torch.manual_seed(3)
+    model = Transformer(tokenizer.size, Transformer.Config(layers=1, width=12, heads=3, context=41)).eval()
+    parts = record(model, tokenizer, "مرحبا عالم")
+    words = by_words(parts)
+    assert words.tokens == ["<s>", "مرحبا", "عالم"]
+    looked = words.map("layer0.attention")
+    assert looked.row_names == looked.column_names == ("<s>", "مرحبا", "عالم")
+
+
 def test_the_verb(tmp_path: Path, regard_cli):
     (tmp_path / "text.txt").write_text(TEXT * 9)
     sizes = {"layers": 2, "width": 12, "heads": 2, "context": 31, "batch": 2}

@@ -1,9 +1,11 @@
 """Convert a record of subwords to a record of words. The sum of the weights in a row stays the same."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from regard.errors import UserError
 from regard.inside.record import Map, Record
+from regard.tokens.contract import show_bytes
 from regard.tokens.word_groups import group_weights, word_groups
 
 
@@ -22,8 +24,10 @@ def by_words(record: Record) -> Record:
     }
     return replace(
         record,
-        tokens=_joined(record.tokens, groups),
-        given=None if record.given is None or given is None else _joined(record.given, given),
+        tokens=_joined(record.tokens, record.pieces, groups),
+        given=None if given is None else _joined(record.given or [], record.given_pieces, given),
+        pieces=(),
+        given_pieces=(),
         surprisal=[_total([record.surprisal[place] for place in group]) for group in groups],
         likeliest=[
             record.likeliest[group[-1]] if group[-1] < len(record.likeliest) else [] for group in groups
@@ -37,16 +41,16 @@ def by_words(record: Record) -> Record:
 
 
 def _by_words(site_map: Map, record: Record, groups: list[range], given: list[range] | None) -> Map:
-    sides: dict[str, tuple[list[str], list[range]]] = {
-        "read": (record.tokens, groups),
-        "given": (record.given or [], given or []),
-        "whole": (list(site_map.row_names), [range(1)]),
+    sides: dict[str, tuple[list[str], tuple[bytes, ...], list[range]]] = {
+        "read": (record.tokens, record.pieces, groups),
+        "given": (record.given or [], record.given_pieces, given or []),
+        "whole": (list(site_map.row_names), (), [range(1)]),
     }
-    names, row_groups = sides[site_map.site.rows]
+    names, pieces, row_groups = sides[site_map.site.rows]
     if site_map.ahead:
-        names = names[site_map.ahead :]
+        names, pieces = names[site_map.ahead :], pieces[site_map.ahead :]
         row_groups = word_groups(names)
-    column_names, column_groups = sides[site_map.site.columns]
+    column_names, column_pieces, column_groups = sides[site_map.site.columns]
     if list(site_map.rows) != list(range(len(names))) or site_map.first:
         raise UserError(
             "a word needs the rows of all its tokens: look at all rows of a text that fits the context"
@@ -58,15 +62,21 @@ def _by_words(site_map: Map, record: Record, groups: list[range], given: list[ra
     return replace(
         site_map,
         rows=tuple(range(len(row_groups))),
-        row_names=tuple(_joined(names, row_groups)),
-        column_names=(*_joined(column_names, column_groups), *site_map.column_names[keys:]),
+        row_names=tuple(_joined(names, pieces, row_groups)),
+        column_names=(
+            *_joined(column_names, column_pieces, column_groups),
+            *site_map.column_names[keys:],
+        ),
         numbers=numbers,
         more=None,
     )
 
 
-def _joined(tokens: list[str], groups: list[range]) -> list[str]:
-    return ["".join(tokens[place] for place in group).strip() or tokens[group[0]] for group in groups]
+def _joined(tokens: list[str], pieces: Sequence[bytes], groups: list[range]) -> list[str]:
+    """Join the bytes of each word's tokens, because a token may hold half a character."""
+    parts = pieces or [token.encode() for token in tokens]
+    words = (show_bytes(b"".join(parts[place] for place in group)) for group in groups)
+    return [word.strip() or tokens[group[0]] for word, group in zip(words, groups, strict=True)]
 
 
 def _total(parts: list[float | None]) -> float | None:

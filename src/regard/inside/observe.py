@@ -36,6 +36,7 @@ class Reading:
     image: ShownImage | None = None
     ended: bool = False  # the last token ends the document: the model predicts it and does not read it
     notes: tuple[str, ...] = ()
+    given_pieces: tuple[bytes, ...] = ()  # the bytes of the source's tokens
 
 
 @dataclass(frozen=True)
@@ -85,6 +86,8 @@ def observe(model: LanguageModel, tokenizer: Tokenizer, reading: Reading, wanted
         likeliest=told.likeliest,
         ranks=told.ranks,
         given=list(reading.given_names) or None,
+        pieces=tuple(map(tokenizer.piece, reading.ids)),
+        given_pieces=reading.given_pieces,
         image=reading.image,
         maps=maps_of(look, sites, reading, wanted, first, last),
         parts=parts,

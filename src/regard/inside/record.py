@@ -127,6 +127,8 @@ class Record(Table):
     parts_first: int = 0  # the position of the first column of the parts
     right: frozenset[tuple[int, int]] | None = None  # the gold links as (row, column), if they are known
     notes: list[str] = field(default_factory=list)
+    pieces: tuple[bytes, ...] = ()  # the bytes of each token
+    given_pieces: tuple[bytes, ...] = ()
     labels: list[tuple[str, float]] | None = None  # the likeliest labels of the text, with probabilities
     # The place of each token among all tokens, the likeliest first: 1, 2, ...; None where surprisal is None.
     ranks: list[int | None] = field(default_factory=list)

@@ -35,8 +35,7 @@ def translation_reading(run: Run, text: str, target: str | Sequence[int] | None)
     outside = f"{unknown} of the source's tokens are not in its vocabulary and were read as <unk>"
     notes = (outside,) if unknown else ()
     ids = [tokenizer.start, *ids]
-    names = tuple(source.name(token) for token in given)
+    names, pieces = tuple(map(source.name, given)), tuple(map(source.piece, given))
     read = [tokenizer.name(token) for token in ids]
-    return Reading(
-        ids, read, torch.tensor([given], device=run.language_model.device), names, ended=True, notes=notes
-    )
+    source_1S = torch.tensor([given], device=run.language_model.device)
+    return Reading(ids, read, source_1S, names, ended=True, notes=notes, given_pieces=pieces)

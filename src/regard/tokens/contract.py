@@ -6,6 +6,7 @@ Shape legend: N tokens of all documents, D documents.
 """
 
 import codecs
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -160,8 +161,12 @@ class Tokenizer(ABC):
 
     def name(self, token: int) -> str:
         """Return a token for display: `<s>`, `<unk>`, `</s>` or its own text."""
-        special = {self.start: "<s>", self.padding: "<pad>", self.unknown: "<unk>", self.end: "</s>"}
-        return special.get(token) or self.token_bytes(token, None).decode("utf-8", "replace")
+        return show_bytes(self.piece(token))
+
+    def piece(self, token: int) -> bytes:
+        """Return the bytes of a token's name. A character of several tokens is whole only in their bytes."""
+        special = {self.start: b"<s>", self.padding: b"<pad>", self.unknown: b"<unk>", self.end: b"</s>"}
+        return special.get(token) or self.token_bytes(token, None)
 
     @property
     def end_bytes(self) -> bytes:
@@ -188,3 +193,13 @@ def with_ends(ids: np.ndarray, lengths: np.ndarray, end: int) -> tuple[np.ndarra
     out[is_end] = end
     out[~is_end] = ids
     return out, ends
+
+
+def show_bytes(data: bytes) -> str:
+    """Decode UTF-8. Bytes of a character that was split have codes.
+
+    >>> show_bytes(b"caf\\xc3")
+    'caf<c3>'
+    """
+    shown = data.decode("utf-8", "surrogateescape")
+    return re.sub("[\udc80-\udcff]", lambda byte: f"<{ord(byte[0]) - 0xDC00:02x}>", shown)

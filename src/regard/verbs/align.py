@@ -26,7 +26,6 @@ from regard.probabilities.links import (
     agreement,
     check_links,
     format_links,
-    parse_links,
     symmetrised,
 )
 from regard.probabilities.translation import crossing_sites
@@ -35,8 +34,8 @@ from regard.runs.formats import as_run
 from regard.runs.run import Run, require_translator
 from regard.tables import Table, TableRows, html_table
 from regard.text import parallel
-from regard.text.files import read_file
 from regard.text.parallel import Links, Parallel, words
+from regard.verbs.align_files import Combined, LinkFiles, Scored, read_links
 from regard.verbs.arguments import File, OtherRun, Out
 from regard.verbs.options import Argument
 from regard.verbs.parsing import parse
@@ -120,22 +119,6 @@ class Aligned(Table):
         return html_table([self.figures()]) + html_table(self.rows())
 
 
-@dataclass(frozen=True)
-class Scored(Table):
-    """The figures of one alignment file against another."""
-
-    aer: float
-    precision: float
-    recall: float
-
-    def to_json(self) -> dict[str, Any]:
-        return vars(self)
-
-    def rows(self) -> TableRows:
-        """One row with every figure."""
-        return [self.to_json()]
-
-
 @check_ranges
 def align(
     run: MaybeRun = None,
@@ -150,16 +133,18 @@ def align(
     symmetry: Symmetry | None = None,
     out: Out = None,
     line: Count = 1,
+    links: File = None,
+    reverse_links: File = None,
+    turn: bool = False,
     score: File = None,
     gold: File = None,
     index: Index = 0,
     gold_index: Index = 0,
-) -> Aligned | Scored:
-    """Align the words of sentence pairs by attention or by counting, or measure a file of links.
+) -> Aligned | Combined | Scored:
+    """Align the words of sentence pairs by attention or by counting; combine or measure files of links.
 
     The printed links are i-j, a line for each sentence pair: source word i and target word j, from 0.
 
-    >>> regard.align("runs/recurrent-translator").figures()["aer"]  # doctest: +SKIP
     >>> regard.align(by="hmm", symmetry="grow-diag").links[0]  # doctest: +SKIP
 
     Args:
@@ -171,25 +156,23 @@ def align(
         way: The attention of the state that predicts a word (shifted), or that has read it (naive).
         sinks: Do not hide the end of the source sentence from the attention.
         reverse: A run of the other direction, whose links are combined with those of this run.
-        symmetry: How the links of both directions are combined (grow-diag with `reverse`).
+        symmetry: How the links of both directions are combined (of runs and files: grow-diag).
         out: Draw one pair: .html, .svg, .png, .tsv or .json. Right links are framed if they are known.
         line: The number of the pair that `out` draws, from 1.
+        links: A file of links, to combine with `reverse_links`.
+        reverse_links: The links of the other direction, also as source-target.
+        turn: The links of `reverse_links`, or of `score`, are target-source: turn them round.
         score: An alignment file that is measured against `gold`.
         gold: The right links: i-j is sure, ipj and i?j are possible. An empty line has no links.
-        index: The number of the first word in `score`.
+        index: The number of the first word in `score`, `links` and `reverse_links`.
         gold_index: The number of the first word in `gold`.
     """
     text = pairs if isinstance(pairs, Parallel) else parallel.read_pairs(source, target, pairs)
-    if score is not None:
-        if gold is None or run is not None:
-            raise UserError("`score` is measured against `gold`, without a run")
-        return score_links(str(score), str(gold), index, gold_index, text)
-    if run is None and by == "attention":
-        others = "count without a run (`by` hmm), or measure a file (`score` and `gold`)"
-        raise UserError(f"attention needs a run: regard align RUN; {others}")
+    if (files := LinkFiles(links, reverse_links, score, gold, index, gold_index, turn)).named:
+        return files.result(run, symmetry, text)
     if out is not None:
         check_ending(Path(out))
-    opened = None if run is None else as_run(run)
+    opened = _opened(run, by)
     if gold is not None:
         held_out = parallel.built_in if opened is None else opened.held_out_pairs
         text = with_gold(text or held_out(), str(gold), gold_index)
@@ -197,6 +180,14 @@ def align(
     if out is not None:
         write_record(aligned.record(_number(aligned, line)), Path(out), f"{run or by} · pair {line}")
     return aligned
+
+
+def _opened(run: MaybeRun, by: By) -> Run | None:
+    """Open the run that attention needs."""
+    if run is None and by == "attention":
+        others = "count without a run (`by` hmm), or measure a file (`score` and `gold`)"
+        raise UserError(f"attention needs a run: regard align RUN; {others}")
+    return None if run is None else as_run(run)
 
 
 def _align(
@@ -287,37 +278,9 @@ def with_gold(pairs: Parallel, name: str, index: int) -> Parallel:
     )
 
 
-def score_links(
-    links: str, gold: str, index: int = 0, gold_index: int = 0, pairs: Parallel | None = None
-) -> Scored:
-    """Measure one alignment file against another. If sentences are given, no link may lie outside them."""
-    measured_links, right = read_links(links, index), read_links(gold, gold_index)
-    if len(measured_links) != len(right):
-        lengths = f"{links} has {len(measured_links)} lines and {gold} {len(right)}"
-        raise UserError(f"{lengths}: give alignments of the same sentences")
-    if pairs is not None and len(measured_links) != pairs.lines:
-        lengths = f"{links} has {len(measured_links)} lines and the text {pairs.lines}"
-        raise UserError(f"{lengths}: give alignments of the same sentences")
-    for name, parsed, first in ((links, measured_links, index), (gold, right, gold_index)):
-        numbered = (
-            ()
-            if pairs is None
-            else zip(pairs.places or range(len(pairs)), pairs.sources, pairs.targets, strict=True)
-        )
-        for place, source, target in numbered:
-            check_links(
-                parsed[place][0] | parsed[place][1], source, target, f"{name}: line {place + 1}", first
-            )
-    every = [sure | possible for sure, possible in measured_links]
-    errors = agreement(every, [sure for sure, _ in right], [possible for _, possible in right])
-    return Scored(errors.aer, errors.precision, errors.recall)
-
-
-def read_links(name: str, index: int) -> list[tuple[Links, Links]]:
-    if index not in (0, 1):
-        raise UserError("`index` and `gold_index` are 0 or 1: the number of the first word")
-    empty = Path(name).is_file() and Path(name).stat().st_size == 0  # alignments of no sentences
-    return parse_links("" if empty else read_file(name).text, name, index)
+def print_links(lines: list[Links]) -> None:
+    for links in lines:
+        print(format_links(links))
 
 
 def main(arguments: list[str]) -> None:
@@ -329,9 +292,11 @@ def main(arguments: list[str]) -> None:
     if call.json:
         print_json(result.to_json())
         return
+    if isinstance(result, Combined):
+        print_links(result.links)
+        return
     lines = result.lines()
-    for links in lines:
-        print(format_links(links))
+    print_links(lines)
     if len(lines) > len(result.links):
         tell(f"{len(lines) - len(result.links)} pairs are empty on a side or too long: their lines are empty")
     figures = result.figures().items()

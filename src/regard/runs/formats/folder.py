@@ -73,7 +73,7 @@ def read_config(folder: Path) -> RunConfig:
     try:
         form = data["format"]
     except (KeyError, TypeError):
-        raise UserError(f"{where} is damaged; train the run again") from None
+        raise UserError(f"{where} is damaged, or no run's: it has no 'format'") from None
     if isinstance(form, int) and form in OLDER:
         try:
             data = OLDER[form](data)
