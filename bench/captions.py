@@ -135,9 +135,7 @@ PARTS = {
         work, "state before", "captioner", seed, "--state", "before", "--score", "additive"
     ),
     "patches": lambda work, seed: scenes(work, "patches", "captioner", seed, "--regions", "patches"),
-    "transformer": lambda work, seed: scenes(
-        work, "transformer", "transformer-captioner", seed, "--steps", "5000"
-    ),
+    "transformer": lambda work, seed: scenes(work, "transformer", "transformer-captioner", seed),
     "none": lambda work, seed: scenes(work, "no attention", "captioner", seed, "--score", "none"),
 }
 

@@ -98,7 +98,7 @@ def main() -> None:
                 page.goto(address + (link if "text=" in link else f"{link}&text={quote(TEXT)}"))
                 act(page)
                 page.wait_for_timeout(1200)
-                shot = Image.open(io.BytesIO(page.screenshot())).convert("RGB").quantize(128)
+                shot = Image.open(io.BytesIO(page.screenshot())).convert("RGB").quantize(256)
                 shot.save(PICTURES / f"{name}.png", optimize=True)
                 context.close()
             browser.close()

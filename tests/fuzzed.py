@@ -1,11 +1,13 @@
 """Good files of every format from outside, and what reads them (tests/test_fuzz.py, bench/fuzz.py)."""
 
+import contextlib
 import json
 import shutil
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import hostile
 
@@ -13,6 +15,7 @@ import regard
 from regard.errors import MachineError, UserError
 from regard.inside.edit_files import read_edits
 from regard.machine.disk import file_hash
+from regard.training.task import Report
 from regard.verbs.draw import draw
 
 TEXT = "the cat saw the dog\na dog saw a cat\n" * 9
@@ -28,6 +31,7 @@ class Target:
     ways: str
     read: Callable[[Path], object]
     hashed: bool = False  # config.json holds the file's hash, which is made right again
+    slow: bool = False
 
     @property
     def name(self) -> str:
@@ -60,6 +64,18 @@ def _use(path: Path) -> None:
     (path.parent / "given").write_text("the cat saw a bird\n")
     regard.evaluate(run, path.parent / "given")
     regard.generate(run, "the", length=3)
+
+
+def _stopped(out: Path, options: dict[str, Any]) -> None:
+    """Make a training that was stopped after a checkpoint."""
+
+    def stop(report: Report) -> None:
+        if report.step >= 3:
+            raise KeyboardInterrupt
+
+    more = {"tokens": "char", "width": 4, "evaluate_every": 1}
+    with contextlib.suppress(KeyboardInterrupt):
+        regard.train("lstm", out=str(out), listener=stop, **{**options, "steps": 4}, **more)
 
 
 def targets(folder: Path) -> list[Target]:
@@ -102,6 +118,23 @@ def targets(folder: Path) -> list[Target]:
     def drawn(path: Path) -> None:
         draw(path / "map.json", path / "map.svg")
 
+    def resumed(path: Path) -> None:
+        regard.train("lstm", out=str(path), resume=True, steps=4)
+
+    def linked(path: Path) -> None:
+        regard.align(
+            links=path / "there.txt", reverse_links=path / "back.txt", symmetry="grow-diag-final-and"
+        )
+
+    _stopped(folder / "stopped", small)
+    (folder / "links").mkdir()
+    (folder / "links" / "there.txt").write_text("0-0 1-1 2p1\n\n0-1 3?3\n" * 5)
+    (folder / "links" / "back.txt").write_text("0-0 1-1\n0-2\n0-1 3-3 2-2\n" * 5)
+    checkpoint = next((folder / "stopped").glob("checkpoint-*")).name
+    for file in ("training.json", f"{checkpoint}/progress.json"):
+        found += [Target(folder / "stopped", file, ways, resumed, slow=True) for ways in ("bytes", "json")]
+    found += [Target(folder / "stopped", "metrics.jsonl", "bytes", resumed, slow=True)]
+    found += [Target(folder / "links", "there.txt", ways, linked) for ways in ("bytes", "lines")]
     found += [Target(folder / "edit", "edit.json", ways, edited) for ways in ("bytes", "json")]
     found += [Target(folder / "draw", "map.json", ways, drawn) for ways in ("bytes", "json")]
     return found

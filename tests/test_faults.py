@@ -15,5 +15,5 @@ def test_after_each_fault_the_work_is_done_equal_to_the_bit():
     assert done.returncode in (0, 1), done.stderr
     result = json.loads(done.stdout)
     assert result["failed"] == []
-    assert result["tasks_skipped"] == 0
-    assert sum(result["tried"].values()) > 60
+    assert result["skipped"] == []
+    assert sum(result["tried"].values()) > 40

@@ -206,3 +206,38 @@ def test_names_that_are_not_utf8_are_one_line(tmp_path, capsys):
     assert "is not UTF-8: rename it first" in told
     assert told.count("\n") <= 2  # a notice about the held-out tenth may stand before
     assert not (tmp_path / "run").exists()
+
+
+def test_a_changed_progress_or_plan_of_a_training_is_never_gone_on_with(tmp_path, text):
+    with pytest.raises(Interrupted):
+        small(tmp_path / "run", text, listener=stops)
+    record = tmp_path / "run" / "training.json"
+    whole = record.read_text()
+    record.write_text(whole.replace('"batch": 4', '"batch": 5'))
+    with pytest.raises(UserError, match=r"training\.json was changed"):
+        regard.train("lstm", out=tmp_path / "run", resume=True)
+    record.write_text(whole)
+    progress = tmp_path / "run" / "checkpoint-00000001" / "progress.json"
+    progress.write_text(progress.read_text().replace('"step": 1', '"step": 2'))
+    with pytest.raises(UserError, match="checkpoint-00000001: is damaged"):
+        regard.train("lstm", out=tmp_path / "run", resume=True)
+
+
+def test_a_checkpoint_of_another_training_is_told(tmp_path, text):
+    for name, width in (("run", 8), ("other", 6)):
+        with pytest.raises(Interrupted):
+            small(tmp_path / name, text, listener=stops, width=width)
+    shutil.rmtree(tmp_path / "run" / "checkpoint-00000001")
+    (tmp_path / "other" / "checkpoint-00000001").rename(tmp_path / "run" / "checkpoint-00000001")
+    with pytest.raises(UserError, match=r"its checkpoint is of another training than its training\.json"):
+        regard.train("lstm", out=tmp_path / "run", resume=True)
+
+
+@pytest.mark.parametrize(
+    "record", ["[]", "null", "{}", '{"step": "x"}', '{"place": -5}', '{"step": 1e30}', "[" * 10**5, "{"]
+)
+def test_no_progress_is_taken_that_was_not_written(tmp_path, record):
+    checkpoint.save_checkpoint(tmp_path, 3, {"x": torch.ones(2)}, {"step": 3})
+    (tmp_path / "checkpoint-00000003" / "progress.json").write_text(record)
+    with pytest.raises(UserError, match="is damaged, and there is no other checkpoint"):
+        checkpoint.load_checkpoint(tmp_path)

@@ -423,3 +423,26 @@ def test_a_file_that_changed_is_not_evaluated_by_itself(labelled, tmp_path, caps
 def test_an_edited_classifier_is_still_a_classifier(run):
     opened = edited(run, [Scale(site="embedding", by=1.0)])
     assert regard.classify(opened, "thing 1 was lovely")[0].label == "up"
+
+
+def test_words_begin_with_the_vectors_of_a_word2vec_file(labelled, tmp_path, capsys):
+    path = tmp_path / "vectors.txt"
+    path.write_text("3 4\nlovely 1 0 0 0\nawful -1 0 0 0\nunheard 0 1 0 0\n")
+    options = {"labelled": str(labelled), "encoder": "dan", "pool": "mean", "width": 4, "steps": 1}
+    options |= {"learning_rate": 1e-9, "weight_decay": 0.0}
+    trained = regard.train("classifier", **options, vectors=str(path), out=str(tmp_path / "run"))
+    assert "2 of 66 tokens" in trained.run.config.notes[-1]
+    plain = regard.train("classifier", **options, out=str(tmp_path / "plain"))
+    ids = [trained.run.tokenizer.prompt(word)[0] for word in ("lovely", "awful", "dull")]
+    before, after = (one.run.model.encoder.embedding.weight for one in (plain, trained))
+    length = float(
+        before[ids[:2]].detach().norm(dim=1).mean()
+    )  # the lengths stay, the directions are those of the file
+    expected = torch.tensor([[length, 0, 0, 0], [-length, 0, 0, 0]])
+    torch.testing.assert_close(after[ids[:2]].detach(), expected, atol=1e-6, rtol=1e-5)
+    torch.testing.assert_close(after[ids[2]], before[ids[2]], atol=1e-6, rtol=1e-5)
+    arguments = ["train", "classifier", "--labelled", labelled, "--vectors", path, "--out", tmp_path / "wide"]
+    assert "its vectors have 4 features and the model has 128: give --width 4" in refusal(capsys, *arguments)
+    path.write_text("1 4\nunheard 0 1 0 0\n")
+    assert "has a vector of none of the words" in refusal(capsys, *arguments, "--width", "4")
+    assert not (tmp_path / "wide").exists()

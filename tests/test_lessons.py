@@ -437,3 +437,18 @@ def test_embedding():
     assert near["same kind"] - near["other kind"] > 0.7
     with pytest.raises(UserError, match="narrow"):
         regard.lesson("embedding", set={"width": 6})
+
+
+def test_two_directions_see_every_word_and_the_blank_does_not_see_its_own():
+    shown = regard.lesson("directions")
+    ahead, back, both = (step.values["moved"] for step in shown.steps[:3])
+    for row in range(5):
+        for column in range(5):
+            assert (ahead[row][column] > 0) == (column <= row)
+            assert (back[row][column] > 0) == (column >= row)
+            assert both[row][column] == pytest.approx(
+                (ahead[row][column] ** 2 + back[row][column] ** 2) ** 0.5
+            )
+    assert shown.value("moved by the next word") > shown.value("forward state alone") == 0
+    blank = shown.steps[4].values["moved"]
+    assert [place for place, value in enumerate(blank) if value == 0] == [2]

@@ -5,6 +5,7 @@ from families import MODELS
 
 import regard
 from regard.boundary import check_depth
+from regard.cli import main
 from regard.errors import UserError
 from regard.models.ngram import Ngram
 from regard.training.options import read_options
@@ -118,3 +119,28 @@ def test_nesting_is_bounded_before_parsing(text: bytes, depth: bool):
 
 def test_the_depth_of_a_hostile_text_takes_linear_time():
     check_depth(b'\\"' * 2_000_000, "file")  # strings that begin everywhere and end nowhere
+
+
+def test_numbers_of_verbs_have_ranges(tmp_path, capsys):
+    (tmp_path / "text").write_text("a b c\nb c a\n" * 9)
+    run = str(tmp_path / "run")
+    assert main(["train", "ngram", "--text", str(tmp_path / "text"), "--order", "2", "--out", run]) == 0
+    text = ["--text", str(tmp_path / "text")]
+    for arguments in (
+        ["generate", run, "--length", "0"],
+        ["generate", run, "--count", "0"],
+        ["generate", run, "--count", str(10**9)],
+        ["generate", run, "--seed", "-1"],
+        ["generate", run, "--top-p", "1.5"],
+        ["generate", run, "--temperature", "nan"],
+        ["evaluate", run, *text, "--stride", "0"],
+        ["evaluate", run, *text, "--cache", "--cache-size", str(HUGE)],
+        ["look", run, "--text", "a", "--top", "0"],
+        ["puzzle", "first", "--seeds", "0"],
+        ["align", "--score", "a", "--gold", "b", "--index", "2"],
+    ):
+        capsys.readouterr()
+        assert main(arguments) == 2, arguments
+        out, err = capsys.readouterr()
+        assert (out, err.count("\n")) == ("", 1)
+        assert arguments[-2] in err

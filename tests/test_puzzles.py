@@ -11,7 +11,8 @@ from regard.models.contract import LanguageModel, Padded, State
 from regard.models.predictions import SoftmaxPrediction
 from regard.parts.look import Look, Site, declare
 from regard.text.puzzles import PUZZLES
-from regard.training.tasks.questions import measure_on_puzzle, puzzle_families, wilson
+from regard.training.tasks.questions import PuzzleResult, measure_on_puzzle, puzzle_families, wilson
+from regard.verbs.puzzle import Results
 
 
 def chance() -> torch.Generator:
@@ -156,3 +157,20 @@ def test_a_transformer_learns_to_look_a_key_up():
     (four,) = regard.puzzle("recall", families=["transformer"], steps=500, tests=[4]).results
     assert four.low > 0.9
     assert four.right_weight > 0.8
+
+
+def test_the_table_is_put_into_words():
+    """The sentence follows the numbers: who is still right at the longest test, and who fell from where."""
+    rows = [
+        PuzzleResult("lstm", 4, 1.0, 0.98, 1.0, None),
+        PuzzleResult("lstm", 1000, 0.99, 0.97, 1.0, None),
+        PuzzleResult("rnn", 4, 1.0, 0.98, 1.0, None),
+        PuzzleResult("rnn", 1000, 0.51, 0.44, 0.57, None),
+        PuzzleResult("dan", 4, 0.5, 0.43, 0.57, None),
+        PuzzleResult("dan", 1000, 0.5, 0.43, 0.57, None),
+    ]
+    assert Results("ab", rows, 400).says() == (
+        "After 400 steps, at length 1000: lstm still right at least 95% of the time; "
+        "rnn falls from 1.00 (length 4) to 0.51; dan has 0.50."
+    )
+    assert "no family still right" in Results("ab", rows[2:], 400).says()

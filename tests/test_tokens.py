@@ -12,6 +12,7 @@ from regard.tokens.batches import overlapping_windows, whole_documents, window_b
 from regard.tokens.choose import TokenOptions, train_tokenizer
 from regard.tokens.contract import Tokenizer
 from regard.tokens.saved import parse_tokenizer
+from regard.tokens.subwords import SubwordTokenizer
 
 TEXT = "the cat sat\non the mat\n\nthe end <unk> café\n"
 UNICODE = st.text(
@@ -154,3 +155,9 @@ def test_every_token_is_a_target_once_whatever_the_windows():
         assert sorted(places) == list(range(len(encoded)))
         assert [target for _, target in sorted(zip(places, targets, strict=True))] == encoded.ids_N.tolist()
         assert starts == 4  # one start mark a document
+
+
+def test_a_character_that_was_split_shows_its_bytes():
+    tokenizer = SubwordTokenizer.train(["cat " * 50], "file", 258)
+    names = [tokenizer.name(token) for token in tokenizer.prompt("é猫")]
+    assert names == ["<c3>", "<a9>", "<e7>", "<8c>", "<ab>"]

@@ -247,7 +247,7 @@ def test_a_loss_that_is_no_number_stops_and_keeps_the_last_good_weights(tmp_path
         ("lstm", {"steps": 2.5}, "`steps` must be a whole number; not 2.5"),
         ("lstm", {"tied": "no"}, "`tied` must be True or False; not 'no'"),
         ("lstm", {"dropout": "0.1"}, "`dropout` must be a number"),
-        ("lstm", {"seed": 10**20}, "`seed` must be below"),
+        ("lstm", {"seed": 10**20}, "`seed` must be below 9223372036854775808"),
         ("transformer", {"segment": 7}, "has no `segment`: it reads whole contexts; give `context`"),
         ("transformer", {"projections": "none", "query_key_norm": True}, "set `projections` to learned"),
         ("ngram", {"k": 7.0}, "`k` is for `smoothing` add-k"),

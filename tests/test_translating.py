@@ -10,7 +10,8 @@ import regard
 from regard.cli import main
 from regard.errors import Notice, UserError
 from regard.inside.page import page
-from regard.models.contract import Given, LanguageModel, Padded, State
+from regard.models.contract import LanguageModel, Padded, State
+from regard.models.given import Sentences
 from regard.models.predictions import SoftmaxPrediction
 from regard.parts.look import Look, Site, declare
 from regard.probabilities.quality import paired_bootstrap
@@ -52,7 +53,7 @@ class Saying(LanguageModel):
     """Its translations are always the same tokens, and so are the weights of its sites while it says them."""
 
     family = "saying"
-    given = Given(7)
+    given = Sentences(7)
 
     def __init__(self, says: list[int], weights: dict[str, list[list[float]]]):
         super().__init__(5, None)
@@ -191,7 +192,7 @@ def test_a_translator_looks_at_itself_too(taught: Path):
         (["I", "--what-if", "0-0\n1-1"], "--what-if has 2 lines"),
         (["I", "--what-if", "\u00b2-0"], "is not a link"),
         (["I", "--length-penalty", "nan"], "--length-penalty lies between"),
-        (["I", "--beam", "0"], "--count and --beam must be 1 or more"),
+        (["I", "--beam", "0"], "--beam must be 1 or more"),
         (["I love\nyou"], "contains a line end"),
         (["--out", "x.svg"], "--out draws the first sentence"),
     ],

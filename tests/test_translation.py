@@ -17,7 +17,7 @@ from regard.probabilities.beams import beam_search
 from regard.text import parallel
 from regard.text.grammar import Phrase, english_spanish, sentence
 from regard.tokens.choose import TokenOptions, train_tokenizer
-from regard.tokens.pairs import PairSchedule, encode_pairs
+from regard.tokens.pairs import PairSchedule, encode_pairs, source_rows
 from regard.training.options import option_classes, read_options
 
 V = 5
@@ -58,12 +58,12 @@ def some_pairs(count: int = 40):
 
 def test_every_pair_is_read_once_an_epoch_within_the_budget():
     _, _, _, encoded = some_pairs()
-    schedule = PairSchedule(encoded, 37, seed=3, source_padding=-1)
+    schedule = PairSchedule(encoded, 37, seed=3)
     for epoch in (0, 1):
         places, read = [], 0
         for step in range(schedule.steps(epoch)):
             place_BT, fresh_B = schedule.places(epoch, step)
-            source_BS = schedule.sources(epoch, step)
+            source_BS = source_rows(encoded.source, schedule.chosen(epoch, step), padding=-1)
             assert len(source_BS) == len(place_BT) == len(fresh_B)
             assert max(source_BS.numel(), place_BT.numel()) <= 37 or len(place_BT) == 1
             places += place_BT[place_BT >= 0].tolist()
@@ -353,7 +353,7 @@ def test_wrong_alignments_and_sentences_are_told(taught: Path, tmp_path: Path, m
         assert words in told.err
     for arguments, words in (
         (["translate", taught / "run", ""], "a sentence is empty"),
-        (["translate", taught / "run", "a", "--count", "0"], "--count and --beam must be 1 or more"),
+        (["translate", taught / "run", "a", "--count", "0"], "--count must be 1 or more"),
         (["generate", taught / "run", "--prompt", "a"], "this run translates; use regard translate"),
         (["score", taught / "run", "--text", taught / "en.txt"], "this run translates"),
         (

@@ -201,6 +201,7 @@ function Heads({ site, head, weighs }: { site: SiteInfo; head: number; weighs: b
 }
 
 export interface RowNumbers {
+  fresh: boolean; // of the last reading, not of the one before
   after: number[][][];
   before: number[][][];
 }
@@ -225,7 +226,7 @@ export function useRows(of: ReadQuestion, site: SiteInfo, rows: readonly number[
     };
   }, [key]);
   const fits = numbers.value?.site === site.name && numbers.value.rows === String(rows);
-  return fits ? numbers.value : null;
+  return fits ? { ...numbers.value!, fresh: numbers.value!.key === key } : null;
 }
 
 /** The mean over the rows, and over all heads if `head` is -1. */

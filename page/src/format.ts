@@ -48,8 +48,7 @@ export function signedPercent(p: number): string {
 }
 
 export function weight(number: number): string {
-  const size = Math.abs(number);
-  return size > 0 && size < 0.0005 ? number.toExponential(0) : number.toFixed(size < 0.095 ? 3 : 2);
+  return number.toFixed(Math.abs(number) < 0.095 ? 3 : 2);
 }
 
 export function count(number: number): string {

@@ -199,7 +199,7 @@ export function HeatMap({ read, of, site, head, rows }: MapProps) {
               {number !== null && (
                 <>
                   {" "}
-                  <strong>{weighs && gain > 1 && number > 0.99 / gain ? "≥" : "≈"} {weight(number)}</strong>
+                  <strong>{weighs && gain > 1 && number > 0.99 / gain ? "≥" : "≈"} {Math.abs(number) < 0.0005 && number ? number.toExponential(0) : weight(number)}</strong>
                 </>
               )}
             </>

@@ -70,8 +70,7 @@ export interface RunInfo {
   path: string;
   family: string;
   tokens: string;
-  reads: "text" | "pairs" | "other";
-  parameters: number | null;
+  reads: "text" | "pairs";
   loss: number | null;
 }
 
@@ -111,7 +110,6 @@ export interface Read {
   notes: string[];
   kind: string;
   vocabulary: number;
-  context: number | null;
   axes: string[][];
   sites: SiteInfo[];
   terms: [string, number][][];
@@ -159,7 +157,6 @@ export interface Progress {
   sample: string;
   run: string | null;
   error: string;
-  parameters: number | null;
 }
 
 /** The envelope of every answer to a question. */

@@ -10,6 +10,8 @@ import type { Next, Read, ReadQuestion, RunInfo } from "./protocol";
 export const MOST_MODELS = 4;
 const SAMPLE = "The value of the object is the name of the class";
 const SAMPLE_SOURCE = "The tall cat sees you";
+// The families that a first visit shows, in this order; other runs are a click away.
+const FIRST = ["transformer", "gpt2", "backpack", "attentive", "lstm", "gru", "rnn", "ngram", "recurrent-translator", "transformer-translator"];
 const PAUSE = 30; // milliseconds that typing must rest
 
 export interface Reading {
@@ -107,7 +109,8 @@ export function makeStore(channel: Channel) {
         training.value = answer.training && answer.runs.length === 0;
         const kept = chosen.value.filter((id) => answer.runs.some((run) => run.id === id));
         const named = start.runs.flatMap((name) => answer.runs.filter((run) => run.name === name).map((run) => run.id));
-        const first = answer.runs.find((run) => run.family.includes("transformer") && run.reads === "text") ?? answer.runs[0];
+        const known = FIRST.flatMap((family) => answer.runs.filter((run) => run.family === family));
+        const first = known[0] ?? answer.runs[0];
         chosen.value = kept.length ? kept : named.length ? named.slice(0, MOST_MODELS) : first ? [first.id] : [];
         if (start.edits.length && chosen.value[0] && !histories.value[chosen.value[0]])
           histories.value = { [chosen.value[0]]: change(EMPTY, start.edits) };

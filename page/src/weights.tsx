@@ -1,4 +1,4 @@
-import { useRef } from "preact/hooks";
+import { useEffect, useRef } from "preact/hooks";
 import { useSignal } from "@preact/signals";
 import { average, useNames, type RowNumbers } from "./attend";
 import { useStore } from "./context";
@@ -30,8 +30,14 @@ export function Weights(props: Props) {
   const { read, of, site, head, rows, titled, hover, numbers } = props;
   const store = useStore();
   const names = useNames(read, site);
-  const dragging = useSignal<{ column: number; value: number } | null>(null);
+  const dragging = useSignal<{ column: number; value: number; held: boolean } | null>(null);
   const carried = useSignal<number | null>(null); // the word whose weight is being moved
+  const failed = store.reading.value?.error != null;
+  const settled = failed || (numbers?.fresh && JSON.stringify(of.edits) === JSON.stringify(store.edits.value));
+  useEffect(() => {
+    // a bar that was let go keeps its place until the model has answered
+    if (settled && dragging.value && !dragging.value.held) dragging.value = null;
+  }, [settled, dragging.value]);
   const after = numbers ? average(numbers.after, head) : null;
   const before = numbers ? average(numbers.before, head) : null;
   const row = Math.max(...rows);
@@ -83,10 +89,10 @@ export function Weights(props: Props) {
               carrying={carried.value !== null}
               hover={hover && ((inside) => hover(inside ? column : null))}
               drag={(value, same) => {
-                dragging.value = { column, value };
+                dragging.value = { column, value, held: true };
                 set(column, value, same);
               }}
-              drop={() => (dragging.value = null)}
+              drop={() => dragging.value && (dragging.value = { ...dragging.value, held: false })}
               carry={() => (carried.value === null ? (carried.value = column) : carried.value === column ? (carried.value = null) : move(carried.value, column))}
             />
           );

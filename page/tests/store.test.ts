@@ -7,7 +7,7 @@ vi.stubGlobal("window", { history: { replaceState: () => {} } });
 vi.stubGlobal("matchMedia", () => ({ matches: false }));
 const { makeStore } = await import("../src/store");
 
-const run = { id: "r0", name: "a", path: "a", family: "transformer", tokens: "word", reads: "text", parameters: null, loss: null } as RunInfo;
+const run = { id: "r0", name: "a", path: "a", family: "transformer", tokens: "word", reads: "text", loss: null } as RunInfo;
 
 /** A channel whose answers come when the test lets them. */
 function held() {
@@ -42,6 +42,14 @@ test("answers to an older text are dropped, and the old answer stays until the n
   asked[1]!.answer(read("one"));
   await wait(5);
   expect(store.reading.value).toMatchObject({ read: { tokens: ["two"] }, of: { text: "two" }, asking: false });
+});
+
+test("a first visit shows a Transformer", async () => {
+  const { channel } = held();
+  const other = { ...run, id: "r1", family: "transformer-captioner" };
+  const store = makeStore({ ...channel, runs: async () => ({ runs: [other, run], training: false }) });
+  await store.loadRuns();
+  expect(store.chosen.value).toEqual(["r0"]);
 });
 
 test("quick typing asks once", async () => {

@@ -37,7 +37,7 @@ VERBS = {
     "puzzle": "test which families solve a puzzle, at which length",
     "scenes": "write the built-in scenes as images with captions",
     "draw": "draw a picture of attention weights from any tool",
-    "export": "write a run in another format (ARPA, GPT-2)",
+    "export": "write a run in another format (ARPA, GPT-2, word2vec)",
     "list": "list families, recipes, lessons and puzzles",
 }
 HELP = """usage: regard VERB [OPTIONS]

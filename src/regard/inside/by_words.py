@@ -5,6 +5,7 @@ from dataclasses import replace
 
 from regard.errors import UserError
 from regard.inside.record import Map, Record
+from regard.tokens.contract import show_bytes
 from regard.tokens.word_groups import group_weights, word_groups
 
 
@@ -74,7 +75,7 @@ def _by_words(site_map: Map, record: Record, groups: list[range], given: list[ra
 def _joined(tokens: list[str], pieces: Sequence[bytes], groups: list[range]) -> list[str]:
     """Join the bytes of each word's tokens, because a token may hold half a character."""
     parts = pieces or [token.encode() for token in tokens]
-    words = (b"".join(parts[place] for place in group).decode("utf-8", "replace") for group in groups)
+    words = (show_bytes(b"".join(parts[place] for place in group)) for group in groups)
     return [word.strip() or tokens[group[0]] for word, group in zip(words, groups, strict=True)]
 
 

@@ -154,7 +154,7 @@ def _layers(model: LanguageModel) -> list[str]:
 
 def _ids(model: LanguageModel, tokenizer: Tokenizer, text: str) -> Tensor:
     if model.given is not None:
-        raise UserError("trace is for models that read a text, not for translators")
+        raise UserError(f"trace is for models that go on from a text; {model.family} {model.does}")
     ids = [tokenizer.start, *tokenizer.prompt(text)]
     if len(ids) == 1:
         raise UserError("there is nothing to trace: give some text")

@@ -48,7 +48,12 @@ def layers_that_read(model: Model) -> tuple[list[nn.Embedding], list[nn.Embeddin
     The layers are found in a call with one token, so a family does not have to name them.
     """
     ids_11 = torch.zeros(1, 1, dtype=torch.long, device=model.device)
-    given = None if model.source_size is None else torch.ones_like(ids_11)
+    # A source of ones, so that it differs from the tokens; a captioner sees a white image.
+    given = None
+    if model.source_size is not None:
+        smallest = as_kind(model, LanguageModel).example()
+        assert isinstance(smallest, Tensor)
+        given = smallest + 1
     found: tuple[list[nn.Embedding], list[nn.Embedding]] = [], []
 
     def hook(module: nn.Module, inputs: tuple[Tensor, ...]) -> None:

@@ -95,8 +95,10 @@ def _scores(sequence: str, q: tuple[float, ...], scores: list[float]) -> Step:
             f"scores of q = {vector(q)}",
         ),
         latex=r"s_i = k_i \cdot q",
-        intro=f"Each letter of {' '.join(sequence)} has a key, and the query is q = {vector(q)}. The dot "
-        "product of a key with the query says how well they match.",
+        intro="The task: the next letter is A if all letters are A, and B if there is a B anywhere. So a "
+        "model must find a B, wherever it stands. Attention looks it up by content: each letter offers a "
+        f"key (k_A = [1, 0], k_B = [0, 1] times W^K), and the query q = {vector(q)} says what is looked "
+        "for. The dot product of a key with the query says how well they match.",
         question=ask(
             f"Which scores does q = {vector(q)} give {' '.join(sequence)}?",
             (

@@ -85,6 +85,15 @@ for gate, left in gate_products(run.language_model, rows).items():
     print(gate, left)
     assert left[20] < left[1] < 1  # each step can only lose""",
     ),
+    "directions": Exercise(
+        "Which words reach the backward state of the second word? Predict the row, then run the lesson.",
+        """\
+import regard
+
+row = regard.lesson("directions").steps[1].values["moved"][1]
+print(row)
+assert row[0] == 0 and min(row[1:]) > 0  # itself and every word after it""",
+    ),
     "bottleneck": Exercise(
         "Translate a sentence of your own from the lesson's words with all three networks. At which "
         "length does the model with one vector make its first mistake?",

@@ -36,6 +36,7 @@ LESSONS = {  # in the order of the course
     "window": Entry("averages:window", ("averaging",)),
     "recurrence": Entry("recurrent:recurrence", ("window",)),
     "forgetting": Entry("forgetful:forgetting", ("recurrence",)),
+    "directions": Entry("directions:directions", ("recurrence",)),
     "bottleneck": Entry("translations:bottleneck", ("recurrence",)),
     "attention": Entry("attention:attention", ("averaging", "bottleneck")),
     "scores": Entry("scores:scores", ("attention",)),

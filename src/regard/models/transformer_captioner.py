@@ -29,10 +29,12 @@ class TransformerCaptioner(TransformerDecoder):
     reads = "captions"
     token_defaults: ClassVar[dict[str, Any]] = TOKEN_DEFAULTS
     training_defaults: ClassVar[dict[str, Any]] = {
-        "batch": 64,
-        "learning_rate": 0.002,
+        "batch": 32,
+        "learning_rate": 0.001,
         "weight_decay": 0.01,
         "warmup": 0.1,
+        "steps": 5000,
+        "evaluate_every": 500,
     }
     medium: ClassVar[dict[str, Any]] = {"layers": 4, "width": 384, "heads": 6}
 

@@ -103,10 +103,10 @@ def _config(path: Path) -> dict[str, Any]:
 
 def _describe(number: str, path: Path, name: str) -> RunInfo:
     if path.name.endswith(ARPA):
-        return RunInfo(number, name, str(path), "ngram", "word", "text", None, None)
+        return RunInfo(number, name, str(path), "ngram", "word", "text", None)
     config = _config(path)
     if "model_type" in config:
-        return RunInfo(number, name, str(path), str(config["model_type"]), "bpe", "text", None, None)
+        return RunInfo(number, name, str(path), str(config["model_type"]), "bpe", "text", None)
     reads: Literal["text", "pairs"] = "pairs" if config.get("source_size") else "text"
     loss = config.get("loss")
     return RunInfo(
@@ -116,7 +116,6 @@ def _describe(number: str, path: Path, name: str) -> RunInfo:
         str(config.get("family", "unknown")),
         _tokens(path),
         reads,
-        None,
         float(loss) if isinstance(loss, int | float) else None,
     )
 

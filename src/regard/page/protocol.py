@@ -105,8 +105,7 @@ class RunInfo:
     path: str  # as a command names the run
     family: str
     tokens: str  # the kind of tokens; "" if the list does not know
-    reads: Literal["text", "pairs", "other"]
-    parameters: int | None
+    reads: Literal["text", "pairs"]
     loss: float | None
 
 
@@ -152,7 +151,6 @@ class Read:
     notes: list[str]
     kind: str  # of tokens: word, char, byte, bpe
     vocabulary: int
-    context: int | None
     axes: list[list[str]]
     sites: list[SiteInfo]
     terms: list[list[tuple[str, float]]]  # the terms of the prediction of each token, the largest first
@@ -210,7 +208,6 @@ class Progress:
     sample: str = ""
     run: str | None = None  # the id of the finished run
     error: str = ""
-    parameters: int | None = None
 
 
 @dataclass(frozen=True)

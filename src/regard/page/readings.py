@@ -59,7 +59,7 @@ class Readings:
     def __init__(self, path: Path):
         self.run = load(path)
         self._edited, self._records, self._inputs = Recent(), Recent(), Recent(2 * KEPT)
-        self._bands = Recent(BANDS)
+        self._bands, self._chances = Recent(BANDS), Recent()
 
     def model_under(self, edits: tuple[dict[str, Any], ...]) -> Run:
         if not edits:
@@ -119,7 +119,6 @@ class Readings:
             notes=record.notes,
             kind=run.tokenizer.kind,
             vocabulary=run.tokenizer.size,
-            context=run.language_model.context,
             axes=axes,
             sites=sites,
             terms=[_terms(record, place - 1) for place in range(len(record.tokens))],
@@ -153,10 +152,13 @@ class Readings:
 
     def next(self, question: protocol.NextQuestion) -> protocol.Next:
         reading, of = self._reading(question.of), question.of
-        before_V = distribution(self.run.language_model, reading, question.place).exp()
-        after_V = before_V
-        if of.edits:
-            after_V = distribution(self.model_under(of.edits).language_model, reading, question.place).exp()
+
+        def probabilities(edits: protocol.Edits) -> Tensor:
+            model = self.model_under(edits).language_model
+            key = (reading.ids, reading.given_names, json.dumps(edits), question.place)
+            return self._chances.get(str(key), lambda: distribution(model, reading, question.place).exp())
+
+        before_V, after_V = probabilities(()), probabilities(of.edits)
         largest = torch.maximum(before_V, after_V).topk(min(question.top, len(before_V)))
 
         def chance(token: int) -> protocol.Chance:

@@ -122,6 +122,8 @@ class Run:
 
     def own_text(self) -> list[Source]:
         """The test or validation text that the run was given when it was trained."""
+        if self.model.reads == "captions":
+            require_plain_text(self)
         records = self.config.texts.test or self.config.texts.valid
         if not records:
             raise UserError("this run was trained without validation or test text; name the text with `text`")
@@ -194,6 +196,7 @@ def require_translator(run: Run) -> Run:
     """The run, if its state begins with a source sentence."""
     if run.language_model.reads != "pairs" or run.source is None:
         raise UserError(
-            f"{run.model.family} does not translate; train a recurrent-translator or a transformer-translator"
+            f"{run.model.family} {run.model.does} and does not translate; train a recurrent-translator or a "
+            "transformer-translator"
         )
     return run

@@ -6,6 +6,7 @@ Shape legend: N tokens of all documents, D documents.
 """
 
 import codecs
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -160,7 +161,7 @@ class Tokenizer(ABC):
 
     def name(self, token: int) -> str:
         """Return a token for display: `<s>`, `<unk>`, `</s>` or its own text."""
-        return self.piece(token).decode("utf-8", "replace")
+        return show_bytes(self.piece(token))
 
     def piece(self, token: int) -> bytes:
         """Return the bytes of a token's name. A character of several tokens is whole only in their bytes."""
@@ -192,3 +193,13 @@ def with_ends(ids: np.ndarray, lengths: np.ndarray, end: int) -> tuple[np.ndarra
     out[is_end] = end
     out[~is_end] = ids
     return out, ends
+
+
+def show_bytes(data: bytes) -> str:
+    """Decode UTF-8. Bytes of a character that was split have codes.
+
+    >>> show_bytes(b"caf\\xc3")
+    'caf<c3>'
+    """
+    shown = data.decode("utf-8", "surrogateescape")
+    return re.sub("[\udc80-\udcff]", lambda byte: f"<{ord(byte[0]) - 0xDC00:02x}>", shown)

@@ -6,6 +6,7 @@ the random number generators, and the progress. A checkpoint is written under a 
 renamed, so that a kill at any moment leaves the last complete checkpoint.
 """
 
+import hashlib
 import itertools
 import json
 import os
@@ -28,7 +29,7 @@ from regard.models.model import Model, as_kind
 from regard.training.task import Progress
 from regard.training.weights import BestWeights, with_prefix
 
-TENSORS, PROGRESS, HASH = "tensors.safetensors", "progress.json", "sha256"
+TENSORS, PROGRESS, HASH, OWN = "tensors.safetensors", "progress.json", "sha256", "own_sha256"
 UNFINISHED = f"{BEGUN}checkpoint.tmp"
 KEEP = 2  # the number of checkpoints; the second newest is used if the newest is damaged
 
@@ -62,6 +63,17 @@ class Checkpoints:
         if checkpoint is None:
             return Progress(), None
         tensors, progress = checkpoint
+        try:
+            return progress, self._load(tensors)
+        except (RuntimeError, KeyError, ValueError, TypeError, IndexError) as error:
+            reason = next(iter(str(error).splitlines()), "")[:200]
+            raise UserError(
+                f"{self._out}: its checkpoint is of another training than its training.json ({reason}); the "
+                "checkpoints are kept: train again into another `out`"
+            ) from error
+
+    def _load(self, tensors: dict[str, Tensor]) -> State | None:
+        """Load the tensors of a checkpoint. Return the carried state."""
         device = self._model.device
         self._model.load_state_dict(with_prefix("model.", tensors, device))
         self._weights.restore(tensors, device)
@@ -74,7 +86,7 @@ class Checkpoints:
         torch.set_rng_state(tensors["random.cpu"])
         if "random.cuda" in tensors:
             torch.cuda.set_rng_state(tensors["random.cuda"])
-        return progress, state
+        return state
 
 
 def save_checkpoint(out: Path, step: int, tensors: dict[str, Tensor], progress: dict[str, Any]) -> None:
@@ -89,7 +101,7 @@ def save_checkpoint(out: Path, step: int, tensors: dict[str, Tensor], progress: 
     temporary.mkdir(exist_ok=True)
     try:
         write_tensors(tensors, temporary / TENSORS)
-        record = {**progress, HASH: file_hash(temporary / TENSORS)}
+        record = {**progress, HASH: file_hash(temporary / TENSORS), OWN: _own_hash(progress)}
         (temporary / PROGRESS).write_bytes(json.dumps(record).encode())
         flush(temporary / PROGRESS)
         flush(temporary)
@@ -128,7 +140,8 @@ def _read(folder: Path) -> tuple[dict[str, Tensor], Progress] | None:
     """Read a checkpoint, or return None if it is damaged."""
     try:
         record = json.loads((folder / PROGRESS).read_bytes())
-        if file_hash(folder / TENSORS) == record.pop(HASH):
+        own, tensors = record.pop(OWN, None), record.pop(HASH)  # checkpoints before 0.3 have no `own`
+        if own in (None, _own_hash(record)) and file_hash(folder / TENSORS) == tensors:
             progress = parse_json(Progress, json.dumps(record).encode(), str(folder / PROGRESS))
             return load_file(folder / TENSORS), progress
     except (
@@ -143,6 +156,10 @@ def _read(folder: Path) -> tuple[dict[str, Tensor], Progress] | None:
     ):
         pass
     return None
+
+
+def _own_hash(progress: dict[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(progress, sort_keys=True).encode()).hexdigest()
 
 
 def set_aside(folder: Path) -> Path:

@@ -30,6 +30,7 @@ PATHS = (
     "valid",
     "test",
     "labelled",
+    "vectors",
     "source",
     "target",
     "pairs",
@@ -140,6 +141,9 @@ class LabelOptions(OutputOptions):
     hold: UpToHalf = 0.1
     """Share of the texts of each label to hold out for validation, if no validation texts are given; 0: hold
     out nothing."""
+    vectors: str | None = None
+    """A run of word embeddings, or a word2vec file, whose vectors the words begin with. Their width is given
+    by `width`."""
     word_dropout: Share = 0.1
     """Share of words that are read as <unk> in training, so that words never seen can be read later."""
     stop_on: Literal["loss", "accuracy"] = "loss"

@@ -8,14 +8,16 @@ Shape legend: B rows, T positions.
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, ClassVar, Generic, Literal, TypeVar
+from typing import Annotated, Any, ClassVar, Generic, Literal, TypeVar
 
 import torch
+from annotated_types import Ge
 from torch import Tensor, nn
 
 from regard.models.contract import LanguageModel, State
 from regard.models.model import Model
 from regard.models.rows import RowModel
+from regard.ranges import Number, Size
 from regard.tokens.contract import Encoded, Tokenizer
 from regard.training.options import TrainingOptions
 
@@ -81,6 +83,7 @@ class TextTask(Task[M]):
     tokenizer: Tokenizer
     source_tokenizer: Tokenizer | None = None
     notes: list[str]  # remarks for the user, such as the number of pairs that were left out
+    vectors: str | None = None  # the run or file with the word vectors that the training begins with
 
     @abstractmethod
     def texts(self) -> dict[str, list[dict[str, Any]]]:
@@ -165,14 +168,14 @@ def ignore_reports(report: Report) -> None:
 class Progress:
     """The progress of a training. Checkpoints store it next to the tensors."""
 
-    step: int = 0
-    epoch: int = 0
-    place: int = 0  # the number of batches that were read in this epoch
-    tokens: int = 0
-    seconds: float = 0.0
+    step: Number = 0
+    epoch: Number = 0
+    place: Number = 0  # the number of batches that were read in this epoch
+    tokens: Size = 0
+    seconds: Annotated[float, Ge(0)] = 0.0
     summed_loss: float = 0.0  # since the last validation
-    summed_steps: int = 0
+    summed_steps: Number = 0
     best_loss: float | None = None
-    best_step: int = 0
-    worse: int = 0  # the number of validations since the best one
-    metrics: int = 0  # the number of validations in the log
+    best_step: Number = 0
+    worse: Number = 0  # the number of validations since the best one
+    metrics: Number = 0  # the number of validations in the log

@@ -24,12 +24,14 @@ def export(run: RunLike, to: To, *, format: str | None = None) -> Path:
     """Write a run in another format.
 
     An n-gram is written as an ARPA file, an ARPA file as a run folder, a transformer as a GPT-2 checkpoint.
+    Word embeddings are written as word2vec files.
 
     >>> regard.export("runs/ngram", to="model.arpa.gz")  # doctest: +SKIP
 
     Args:
-        run: A run folder, an ARPA file, or a GPT-2 checkpoint.
-        to: What to write. The ending .arpa or .arpa.gz says the format; another path is a folder.
+        run: A run folder, an ARPA file, a GPT-2 checkpoint, or a word2vec file.
+        to: What to write. The ending .arpa, .arpa.gz, .vec, .txt (word2vec) or .bin (word2vec, binary) says
+            the format; another path is a folder.
         format: The format of a folder: regard, or gpt2 (the default for a transformer).
     """
     opened, out = as_run(run), Path(to)

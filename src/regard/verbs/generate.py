@@ -86,17 +86,18 @@ def _prepared(run: Run, precision: Precision) -> Run:
     return dataclasses.replace(run, model=copy.deepcopy(run.language_model).bfloat16())
 
 
+@check_ranges
 def stream(
     run: Run | str | Path,
     prompt: str,
     *,
-    length: int,
-    temperature: float,
-    top_k: int | None,
-    top_p: float | None,
+    length: Count,
+    temperature: NotNegative,
+    top_k: Count | None,
+    top_p: Part | None,
     stop: str | None,
-    count: int,
-    seed: int,
+    count: Rows,
+    seed: Seed,
     edit: Any,
     precision: Precision,
     compile: bool,

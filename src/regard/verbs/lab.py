@@ -36,7 +36,7 @@ def lab(runs: RunPaths = (), *, port: int = 0, host: str = LOCAL, browser: bool 
             model is trained on the built-in text.
         port: The port; 0 takes a free one.
         host: The address to bind to. Any other than 127.0.0.1 lets other machines with the token in.
-        browser: Open the page in the browser.
+        browser: Open the page in the browser. Off: Do not open the page in the browser.
     """
     _run(runs, port, host, browser, print)
 

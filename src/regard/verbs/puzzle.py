@@ -25,6 +25,7 @@ from regard.verbs.parsing import parse
 from regard.verbs.printing import print_json, show, tell
 
 Name = Annotated[str | None, Argument(str | None, positional=True, metavar="NAME")]
+RIGHT = 0.95  # the share of right answers from which a family is said to be right
 Finished = Callable[[list[PuzzleResult]], None]
 
 
@@ -34,9 +35,27 @@ class Results(Table):
 
     puzzle: str
     results: list[PuzzleResult]
+    steps: int
 
     def to_json(self) -> dict[str, Any]:
-        return {"puzzle": self.puzzle, "results": self.rows()}
+        return {"puzzle": self.puzzle, "results": self.rows(), "says": self.says()}
+
+    def says(self) -> str:
+        """Say which families still answer the longest questions, and how they answer the shortest."""
+        measure = PUZZLES[self.puzzle].measure
+        longest, shortest = (pick(row.length for row in self.results) for pick in (max, min))
+        far = {row.family: row for row in self.results if row.length == longest}
+        near = {row.family: row for row in self.results if row.length == shortest}
+        right = [family for family, row in far.items() if row.accuracy >= RIGHT]
+        wrong = [
+            f"{family} falls from {near[family].accuracy:.2f} ({measure} {shortest}) to {row.accuracy:.2f}"
+            if near[family].accuracy > row.high
+            else f"{family} has {row.accuracy:.2f}"
+            for family, row in far.items()
+            if row.accuracy < RIGHT
+        ]
+        still = f"{', '.join(right) or 'no family'} still right at least {RIGHT:.0%} of the time"
+        return f"After {self.steps} steps, at {measure} {longest}: {'; '.join([still, *wrong])}."
 
     def rows(self) -> TableRows:
         """A row for each family and length."""
@@ -114,7 +133,7 @@ def puzzle(
         every += rows
     if out is not None:
         write_chart(accuracies([asdict(row) for row in every], chosen.measure), Path(out))
-    return Results(name, every)
+    return Results(name, every, steps)
 
 
 def _checked(name: str, families: list[str], steps: int, seeds: int, tests: Numbers) -> Puzzle:
@@ -140,7 +159,9 @@ def main(arguments: list[str]) -> None:
         tell(f"{call.values['out']} shows it.")
     if call.json:
         print_json(result.to_json())
-    elif isinstance(result, Answers):
+    elif isinstance(result, Results):
+        print(f"\n{result.says()}")
+    else:
         for family, (reply, probability) in result.answers.items():
             show(f"{family:<12} {reply}  {probability:.3f}")
 

@@ -13,6 +13,7 @@ import torch
 from regard.boundary import parse_json
 from regard.errors import Interrupted, UserError
 from regard.inside.attention_rows import weight_sites
+from regard.inside.starting_vectors import begin_with_vectors
 from regard.machine.device import Machine, choose_machine
 from regard.machine.disk import absolute, lock_folder, relocated, remove_begun, write_json
 from regard.models import family_class, family_name
@@ -82,6 +83,11 @@ class Began:
     tokens: str  # the hash of the tokenizers
     bf16: bool
     folder: str | None = None  # the run's folder at the beginning
+    sha256: str | None = None  # of all the rest; runs before version 0.3 have none
+
+    def hash(self) -> str:
+        rest = dataclasses.asdict(dataclasses.replace(self, sha256=None))
+        return hashlib.sha256(json.dumps(rest, sort_keys=True).encode()).hexdigest()
 
 
 def train(
@@ -160,6 +166,8 @@ def _begin(
     began = time.perf_counter()
     torch.manual_seed(options.data.seed)
     model = task.make(kind, options.model)
+    if task.vectors is not None:
+        task.notes.append(begin_with_vectors(model, task.tokenizer, task.vectors))
     if options.training is None:
         encoded = task.encoded()
         model.fit(encoded)
@@ -180,6 +188,7 @@ def _begin(
         bf16=machine.bf16,
         folder=absolute(str(out)),
     )
+    beginning = dataclasses.replace(beginning, sha256=beginning.hash())
     write_json(dataclasses.asdict(beginning), out / TRAINING)
     try:
         return _descend(model, task, options, out, machine, listener)
@@ -197,6 +206,9 @@ def _resume(kind: type[Model], out: Path, given: dict[str, Any], listener: Liste
         raise UserError(_nothing_there(out))
     advice = "is damaged; its checkpoints are kept: train again into another `out`"
     began = parse_json(Began, (out / TRAINING).read_bytes(), f"{out}: {TRAINING} {advice}")
+    if began.sha256 not in (None, began.hash()):
+        kept = "its checkpoints are kept: train again into another `out`"
+        raise UserError(f"{out}: {TRAINING} was changed; {kept}")
     if began.family != family_name(kind):
         raise UserError(f"{out}: holds a {began.family}, not a {family_name(kind)}")
     beginning = began.options

@@ -46,6 +46,7 @@ METAVARS = dict.fromkeys(("text", "valid", "test", "labelled"), "PATH") | {
     **dict.fromkeys(("captions", "boxes", "features", "valid_captions"), "FILE"),
     **dict.fromkeys(("out", "images"), "FOLDER"),
     "columns": "LABEL,TEXT",
+    "vectors": "RUN",
 }
 USAGE = """usage: regard train FAMILY [OPTIONS]
        regard train --recipe NAME [--data FOLDER] [OPTIONS]

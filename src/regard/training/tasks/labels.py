@@ -33,6 +33,7 @@ class Labels(TextTask[Labeller]):
         whole = read_labelled(self._options.labelled, columns)
         check_labels(whole)
         self.notes = list[str]()
+        self.vectors = self._options.vectors
         self.train, self.valid = self._split(whole, columns)
         self.names = self.train.names()
         self.test = read_labelled(self._options.test, columns) if self._options.test else None
