@@ -257,8 +257,8 @@ def test_one_very_long_line_and_odd_tokens(tmp_path, regard_cli):
     assert measured["tokens"] == 100_001
 
 
-def test_too_large_a_vocabulary_for_the_memory_says_what_to_lower(tmp_path):
-    """With torch's own words, whatever they are in this version: ten gigabytes where four may be had."""
+def test_a_model_that_the_memory_cannot_hold_is_refused_with_the_figure(tmp_path):
+    """The weights of the recurrent layer alone are 2 x 4 x width^2 numbers of 4 bytes, far above 4 GiB."""
     (tmp_path / "text.txt").write_text("the cat saw the dog\n" * 50)
     limited = (
         "import resource, sys; resource.setrlimit(resource.RLIMIT_AS, (4 << 30,) * 2)\n"
@@ -268,7 +268,7 @@ def test_too_large_a_vocabulary_for_the_memory_says_what_to_lower(tmp_path):
     done = subprocess.run(
         [sys.executable, "-c", limited, *arguments], cwd=tmp_path, capture_output=True, text=True
     )
-    refused(done, "out of memory: lower", "--width", "--cutoff", code=1)
+    refused(done, "GB of memory, and this machine has 4.3; choose a smaller number", code=2)
 
 
 def test_a_full_disk_says_so_and_leaves_nothing(tmp_path):
@@ -399,6 +399,6 @@ def test_the_help_of_a_no_flag_says_what_the_flag_does():
 
 
 def test_usual_short_names_are_answered_with_ours(capsys):
-    for short, ours in {"--lr": "--learning-rate", "--bs": "--batch", "--epochs": "--steps"}.items():
+    for short, ours in {"--lr": "--learning-rate", "--bs": "--batch"}.items():
         assert cli.main(["train", "transformer", short, "3"]) == 2
         assert f"has no option {short}; did you mean {ours}?" in capsys.readouterr().err

@@ -75,7 +75,7 @@ def visible(text: str) -> str:
 
 
 def harmless(text: str, kept: str = "\n\t") -> str:
-    """Give codes to characters of a text that would command a terminal or turn the order of letters.
+    r"""Give codes to characters of a text that would command a terminal or turn the order of letters.
 
     These are control characters (escape sequences begin with one), other line ends, and the marks that
     change the direction of writing. Text for programs (JSON, pipes) stays as it is.

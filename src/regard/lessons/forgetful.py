@@ -21,7 +21,7 @@ SMALLEST = 1e-12
 
 
 def forgetting(families: tuple[str, ...] = FAMILIES) -> list[Step]:
-    """What is left of a word 1 to 500 steps back: gradients of trained models, powers of V, and time."""
+    """The influence of a word 1 to 500 steps back: gradients of trained models, powers of V, and time."""
     runs = {family: shipped(f"long-{family}") for family in families}
     reach = {}
     for name, run in runs.items():

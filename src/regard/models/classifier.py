@@ -54,7 +54,7 @@ class Classifier(Labeller):
         encoder: EncoderName = "bilstm"
         """The network that reads the words. bi...: in both directions; transformer: without a mask."""
         pool: PoolName = "attention"
-        """How the states of the words become one vector: the last state, their mean, the maximum of each
+        """Pooling, which makes one vector of the states of the words: the last state, their mean, the maximum of each
         feature, or attention from a learned query."""
         score: ScoreName = "additive"
         """Score function of the attention in `pool` attention."""

@@ -1,4 +1,4 @@
-"""What the state of a model begins with, if not only with a number of rows: source sentences, or images.
+"""The inputs that the state of a model can begin with: source sentences, or images.
 
 Shape legend: B rows, S source positions, C channels, Y and X pixels, R regions, D features.
 """

@@ -34,7 +34,7 @@ MaybeScore = ScoreName | Literal["none"]
 
 @dataclass(frozen=True)
 class RecurrentDecoderState(SourceState):
-    """What was given, and the state of the decoder. `memory` holds H, a single tensor."""
+    """The memory of what was given, and the state of the decoder. `memory` holds H, a single tensor."""
 
     hidden_BLD: Tensor
     cell_BLD: Tensor | None

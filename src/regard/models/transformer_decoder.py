@@ -23,7 +23,7 @@ from regard.parts.look import Look, Site, at_site, declare, values_at
 
 @dataclass(frozen=True)
 class TransformerDecoderState(SourceState):
-    """What was given, and the KV cache of the decoder.
+    """The memory of what was given, and the KV cache of the decoder.
 
     `memory` holds the keys and values of what was given, a pair for each layer of the decoder.
     """

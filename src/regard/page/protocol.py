@@ -21,7 +21,7 @@ Edits = Annotated[tuple[dict[str, Any], ...], Field(max_length=MOST_EDITS)]
 
 @dataclass(frozen=True)
 class ReadQuestion:
-    """What a model reads."""
+    """The input of a model."""
 
     run: Name
     text: Text
@@ -137,7 +137,7 @@ class SiteInfo:
 
 @dataclass(frozen=True)
 class Read:
-    """What a model predicts at every position of a text, and the sites that can be looked at."""
+    """The predictions of a model at every position of a text, and the sites that can be looked at."""
 
     tokens: list[str]
     word: list[int]  # the number of the word to which each token belongs

@@ -21,7 +21,7 @@ BINS = 10  # of the expected calibration error
 
 @dataclass(frozen=True)
 class LabelFigures:
-    """How one label was recognised."""
+    """The figures of one label."""
 
     label: str
     texts: int  # the texts that have this label

@@ -28,7 +28,7 @@ FORMAT = 2
 
 @dataclass(frozen=True, kw_only=True)
 class TextRecord:
-    """What a run remembers of a text it has read."""
+    """The record of a text that a run was trained or measured on."""
 
     name: str
     sha256: str
@@ -45,7 +45,7 @@ class TextRecord:
     )
 
     def paths(self, now: Path | None) -> list[str]:
-        """Where the files are, for a run that lies in the folder `now`."""
+        """Return the paths of the files, for a run that lies in the folder `now`."""
         return [relocated(path, self.folder, now) if self.folder and now else path for path in self.files]
 
 

@@ -1,1 +1,1 @@
-"""Where text comes from."""
+"""Sources of text: files, built-in texts, parallel, labelled and captioned text, puzzles."""

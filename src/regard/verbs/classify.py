@@ -94,7 +94,7 @@ def classify(run: RunLike, text: Texts = (), *, file: File = None, edit: Edits =
 
 @dataclass
 class Counts:
-    """What could not be read of the texts so far."""
+    """The parts of the texts so far that could not be read."""
 
     tokens: int = 0
     unknown: int = 0

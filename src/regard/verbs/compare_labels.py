@@ -34,7 +34,7 @@ SPLIT = 11  # the seed of the test texts; validation texts are split from the re
 
 @dataclass(frozen=True, kw_only=True)
 class LabelPlan:
-    """What is compared, saved so that a stopped comparison can be finished."""
+    """The models and the budget of a comparison, saved so that a stopped comparison can be finished."""
 
     names: tuple[str, ...]
     minutes: float | None

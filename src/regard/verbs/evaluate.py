@@ -138,7 +138,7 @@ def _changed(run: Run, cache: bool, size: int | None, other: OtherRun, valid: Fi
 
 @dataclass(frozen=True)
 class Kind:
-    """How the runs of one kind are measured."""
+    """The measurement of the runs of one kind."""
 
     models: str  # in the plural, for messages
     how: str  # what they are measured on, for messages

@@ -22,7 +22,7 @@ NEVER = ("None", "()", "False", "''")  # defaults that mean "not given": --help 
 
 @dataclass(frozen=True)
 class Argument:
-    """How the command line reads a parameter whose Python type tyro cannot read. Stands in Annotated."""
+    """The type on the command line of a parameter whose Python type tyro cannot read (in Annotated)."""
 
     type: Any
     positional: bool = False

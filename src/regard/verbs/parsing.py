@@ -136,7 +136,6 @@ SHORT = {  # short names that other tools have
     "--lr": "--learning-rate",
     "--bs": "--batch",
     "--batch-size": "--batch",
-    "--epochs": "--steps",
     "--output": "--out",
     "--n": "--count",
 }

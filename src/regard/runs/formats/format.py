@@ -1,4 +1,4 @@
-"""What every format of a run can do. A new format is one file and one line in FORMATS."""
+"""The base class of the formats of a run. A new format is one file and one line in FORMATS."""
 
 from abc import ABC, abstractmethod
 from pathlib import Path
