@@ -54,8 +54,8 @@ class Classifier(Labeller):
         encoder: EncoderName = "bilstm"
         """The network that reads the words. bi...: in both directions; transformer: without a mask."""
         pool: PoolName = "attention"
-        """Pooling, which makes one vector of the states of the words: the last state, the mean, the maximum of
-        each feature, or attention from a learned query."""
+        """Pooling, which makes one vector of the states of the words: the last state, the mean, the maximum
+        of each feature, or attention from a learned query."""
         score: ScoreName = "additive"
         """Score function of the attention in `pool` attention."""
 
