@@ -28,7 +28,7 @@ from regard.errors import UserError
 from regard.inside.attention_rows import Recorder
 from regard.inside.moved_attention import Row
 from regard.inside.subject import Subject
-from regard.inside.word_vectors import Vectors, changed_vectors
+from regard.inside.word_vectors import Vectors
 from regard.parts.look import Change, Look, Place
 
 NODES, MOST_NODES = 32, 256  # of the quadrature: doubled until the gap is small
@@ -98,9 +98,10 @@ def on_words(subject: Subject, row: Row, weights_HK: Tensor) -> Tensor:
     """(H, N): the weights on the words."""
     weights_HK = weights_HK.detach().cpu()
     words_HN = torch.zeros(len(weights_HK), len(subject.names))
+    number = {position: place for place, position in enumerate(subject.positions)}
     for column, position in enumerate(row.column_K.tolist()):
-        if 0 <= position - subject.first < len(subject.names):
-            words_HN[:, position - subject.first] += weights_HK[:, column]
+        if position in number:
+            words_HN[:, number[position]] += weights_HK[:, column]
     return words_HN
 
 
@@ -142,9 +143,7 @@ def rollout(subject: Subject, rows: dict[str, Row]) -> Tensor | None:
 
 def _points(subject: Subject, shares_W: Tensor) -> tuple[Tensor, Tensor]:
     """Return ((W, N) x . df/dx, (W,) f) after multiplying the vectors of all words by each share."""
-    tokens_WT, source_WS = subject.inputs(len(shares_W))
-    ids_WT = tokens_WT if source_WS is None else source_WS
-    words = torch.tensor(subject.positions, device=ids_WT.device)
+    words = torch.tensor(subject.positions, device=subject.model.device)
     vectors, leaves = Vectors(), dict[int, Tensor]()
 
     def scaled(number: int, whole_WTD: Tensor) -> Tensor:
@@ -154,15 +153,14 @@ def _points(subject: Subject, shares_W: Tensor) -> tuple[Tensor, Tensor]:
         leaves[number] = (whole_WTD * factor_WT1).detach().requires_grad_()
         return leaves[number]
 
-    with changed_vectors(subject.model, ids_WT, scaled):
-        value_W = subject.log_probs(len(shares_W))[:, subject.target]
-        vectors.leaves(subject.model.family)
-        gradients = torch.autograd.grad(value_W.sum(), list(leaves.values()), allow_unused=True)
-    products_WT = torch.zeros_like(ids_WT, dtype=value_W.dtype)
+    value_W = subject.with_vectors(len(shares_W), scaled)[:, subject.target]
+    vectors.leaves(subject.model.family)
+    gradients = torch.autograd.grad(value_W.sum(), list(leaves.values()), allow_unused=True)
+    products_WN = torch.zeros(len(shares_W), len(words), dtype=value_W.dtype, device=words.device)
     for number, gradient in zip(leaves, gradients, strict=True):
         if gradient is not None:
-            products_WT = products_WT + (gradient * vectors.by_layer[number].detach()).sum(2)
-    return products_WT[:, words].detach().cpu(), value_W.detach().cpu()
+            products_WN = products_WN + (gradient * vectors.by_layer[number].detach()).sum(2)[:, words]
+    return products_WN.detach().cpu(), value_W.detach().cpu()
 
 
 def gradient_times_input(subject: Subject) -> Tensor:
@@ -178,7 +176,7 @@ def integrated_gradients(subject: Subject, nodes: int | None = None) -> tuple[Te
     while True:
         at, weights = np.polynomial.legendre.leggauss(count)
         shares_W, weights_W = torch.from_numpy((at + 1) / 2), torch.from_numpy(weights / 2)
-        size = max(1, BATCH // max(len(subject.ids), len(subject.given or ())))
+        size = max(1, BATCH // subject.length)
         parts_WN = torch.cat([_points(subject, part)[0] for part in shares_W.split(size)])
         scores_N = (weights_W.unsqueeze(1) * parts_WN.double()).sum(0)
         gap = float(scores_N.sum()) - (own - baseline)
@@ -196,7 +194,7 @@ def occlusion(subject: Subject) -> Tensor:
 
 def _values(subject: Subject, kept: Sequence[Sequence[int]]) -> Tensor:
     """(W,): f of texts in which only some words are kept, equally many in each text."""
-    size = max(1, BATCH // max(1, len(subject.ids), len(subject.given or ())))
+    size = max(1, BATCH // subject.length)
     parts = [
         subject.log_probs(len(kept[first : first + size]), words=kept[first : first + size])[
             :, subject.target
@@ -219,7 +217,7 @@ def value_zeroing(subject: Subject, names: Sequence[str]) -> Tensor | None:
     ]
     if not values:
         return None
-    size = max(1, BATCH // max(1, len(subject.ids), len(subject.given or ())))
+    size = max(1, BATCH // subject.length)
     parts = []
     for first in range(0, len(subject.positions), size):
         positions = torch.tensor(subject.positions[first : first + size], device=subject.model.device)
@@ -249,7 +247,7 @@ def judgements(subject: Subject, made: Sequence[Attribution]) -> list[Judgement]
     lost_W, with_W = torch.zeros(len(orders)).double(), torch.zeros(len(orders)).double()
     for share in SHARES:
         size = max(1, math.ceil(share * words))
-        first = [sorted(subject.first + place for place in order[:size]) for order in orders]
+        first = [sorted(subject.positions[place] for place in order[:size]) for order in orders]
         rest = [sorted(set(subject.positions) - set(chosen)) for chosen in first]
         lost_W += (own - _values(subject, rest).exp()) / len(SHARES)
         with_W += (own - _values(subject, first).exp()) / len(SHARES)

@@ -17,9 +17,11 @@ from regard.inside.attribution import (
     on_words,
 )
 from regard.inside.controls import Control
+from regard.inside.image_pictures import panels
 from regard.inside.least_change import LeastChange, least_changes
 from regard.inside.moved_attention import Moved, Row, attention_rows, moved_attention
 from regard.inside.pictures import heat_map
+from regard.inside.record import ShownImage
 from regard.inside.subject import Subject
 from regard.parts.look import Side
 from regard.tables import Table, TableRows
@@ -41,6 +43,8 @@ class Doubt(Table):
     notes: list[str] = field(default_factory=list)
     controls: list[Control] = field(default_factory=list)
     changes: list[LeastChange] = field(default_factory=list)  # that make the model say another word
+    parts: str = "words"  # what the words of this sheet are: words, or regions of an image
+    image: ShownImage | None = None  # whose regions they are
 
     @property
     def least(self) -> LeastChange | None:
@@ -74,6 +78,7 @@ class Doubt(Table):
             "disagreements": self.disagreements,
             "controls": [one.to_json() for one in self.controls],
             "changes": [one.to_json() for one in self.changes],
+            "parts": self.parts,
             "notes": self.notes,
         }
 
@@ -130,12 +135,24 @@ def changes_to_say(
 
 
 def picture(doubt: Doubt) -> str:
-    """Draw a row for each method, shaded by the row's largest score.
+    """Draw a row for each method, shaded by the row's largest score, or the image for each method.
 
     The first two rows are attention before and after the move.
     """
     rows = {"attention": doubt.attributions[0].scores, "attention, moved": doubt.moved_words}
     rows |= {one.method: one.scores for one in doubt.attributions[1:]}
+    if doubt.image is not None:
+        return panels(doubt.image, _by_region(doubt, rows), f"What mattered for “{doubt.target}”")
     scaled = [np.array(scores) / max(float(np.abs(scores).max()), 1e-12) for scores in rows.values()]
     title = f"What mattered for “{doubt.target}” (each row by its own largest; orange: against it)"
     return heat_map(np.stack(scaled), list(rows), doubt.words, title)
+
+
+def _by_region(doubt: Doubt, rows: Mapping[str, Sequence[float]]) -> dict[str, np.ndarray]:
+    """Return the scores of every region in the grid. Scores below 0, and regions outside the image, get 0."""
+    assert doubt.image is not None
+    made = {}
+    for name, scores in rows.items():
+        made[name] = np.zeros(len(doubt.image.boxes))
+        made[name][list(map(int, doubt.words))] = np.maximum(scores, 0)
+    return made

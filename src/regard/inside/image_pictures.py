@@ -8,7 +8,7 @@ Shape legend: T words, R regions.
 
 import base64
 import io
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 from PIL import Image
@@ -17,6 +17,7 @@ from regard.inside.pictures import ACCENT, FONT, svg_of, text_mark, title_mark, 
 from regard.inside.record import Map, Record, ShownImage
 
 SIDE, GAP, ACROSS = 128, 14, 6  # pixels of a panel's longer side; panels in a row
+LONGEST_NAME = 20  # letters under a panel
 CRISP = 'shape-rendering="crispEdges"'  # no lines between the regions
 VEIL = 0.82  # the opacity over a region without weight
 
@@ -26,21 +27,29 @@ def overlays(record: Record, title: str = "") -> str:
     assert record.image is not None
     maps = region_maps(record)
     weights_TR = np.mean([head for site_map in maps for head in site_map.numbers.numpy()], 0)
-    words = maps[0].row_names
-    height, width, _ = record.image.pixels.shape
+    return _panels(record.image, maps[0].row_names, weights_TR, title)
+
+
+def panels(image: ShownImage, weights: Mapping[str, np.ndarray], title: str = "") -> str:
+    """Draw the image once for each name, under the name's weights of the regions (none below 0)."""
+    return _panels(image, list(weights), np.stack([*weights.values()]), title)
+
+
+def _panels(image: ShownImage, names: Sequence[str], weights_TR: np.ndarray, title: str) -> str:
+    height, width, _ = image.pixels.shape
     scale = SIDE / max(height, width)
     wide, high = width * scale, height * scale
     top = 2.2 * FONT if title else 0.5 * FONT
-    marks = [f'<defs><image id="whole" width="{wide:.1f}" height="{high:.1f}" {_href(record.image)}/></defs>']
+    marks = [f'<defs><image id="whole" width="{wide:.1f}" height="{high:.1f}" {_href(image)}/></defs>']
     marks += [title_mark(title)] if title else []
-    for number, (word, weights_R) in enumerate(zip(words, weights_TR, strict=True)):
+    for number, (name, weights_R) in enumerate(zip(names, weights_TR, strict=True)):
         x = 8 + number % ACROSS * (SIDE + GAP)
         y = top + number // ACROSS * (high + 2.4 * FONT)
-        panel = '<use href="#whole"/>' + _veil(weights_R, record.image, scale)
+        panel = '<use href="#whole"/>' + _veil(weights_R, image, scale)
         marks.append(f'<g transform="translate({x:.0f} {y:.0f})" {CRISP}>{panel}</g>')
-        marks.append(text_mark(x + wide / 2, y + high + FONT, word, "middle"))
-    rows = -(-len(words) // ACROSS)
-    across = 8 + min(len(words), ACROSS) * (SIDE + GAP)
+        marks.append(text_mark(x + wide / 2, y + high + FONT, name, "middle", longest=LONGEST_NAME))
+    rows = -(-len(names) // ACROSS)
+    across = 8 + min(len(names), ACROSS) * (SIDE + GAP)
     return svg_of(max(across, title_width(title)), top + rows * (high + 2.4 * FONT), marks)
 
 

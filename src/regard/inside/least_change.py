@@ -60,9 +60,7 @@ def least_changes(
     state = subject.prefix(1)
 
     def predict(weights: Weights) -> Tensor:
-        worlds = len(next(iter(weights.values())))
-        rows_W = torch.zeros(worlds, dtype=torch.long, device=subject.model.device)
-        return subject.step(state.pick(rows_W), put(weights))
+        return subject.step(subject.copied(state, len(next(iter(weights.values())))), put(weights))
 
     for name, row in rows.items():
         search = Search(predict, {name: row}, word[0])

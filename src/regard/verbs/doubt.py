@@ -9,6 +9,7 @@ from regard.errors import UserError, notify
 from regard.inside.controls import run_controls
 from regard.inside.doubt import Doubt, changes_to_say, check_epsilon, doubt_prediction, picture
 from regard.inside.edit_model import edited, given_edits, save_edits
+from regard.inside.image_subject import caption_subject
 from regard.inside.least_change import LeastChange
 from regard.inside.observe import Reading, plain_reading
 from regard.inside.residual_stream import single_token
@@ -21,8 +22,9 @@ from regard.ranges import Positive, Whole
 from regard.runs.formats import as_run
 from regard.runs.labelled import require_labeller
 from regard.runs.run import Run
-from regard.verbs.arguments import Edits, Out, RunLike
+from regard.verbs.arguments import Edits, File, Out, RunLike
 from regard.verbs.look import Target
+from regard.verbs.look_image import caption_reading
 from regard.verbs.parsing import parse
 from regard.verbs.printing import print_json, tell
 
@@ -59,6 +61,12 @@ CONTROLLING = (
     "the loss of the run."
 )
 
+REGIONS = (
+    "The words of these tables are the regions of the image, numbered row by row from the upper left corner. "
+    "A region that is left out is hidden from attention, and its neighbours see grey pixels there. "
+    "In the picture a region is bright if its score is high; scores below 0 are dark."
+)
+
 SAYING = (
     "The search changed the weights in the row of the last position until the word was the likeliest one. "
     "The weight moved is the total variation between new and own weights, summed over heads: 1 is all the "
@@ -71,8 +79,9 @@ SAYING = (
 @check_ranges
 def doubt(
     run: RunLike,
-    text: str,
+    text: str = "",
     *,
+    image: File = None,
     target: Target = None,
     word: str | None = None,
     position: Whole | None = None,
@@ -90,7 +99,8 @@ def doubt(
 
     Args:
         run: A run folder, or a GPT-2 checkpoint.
-        text: The text itself.
+        text: The text itself; the caption of an image (without it, the captioner's own caption).
+        image: An image file, for a captioner. Its regions take the place of the words.
         target: The translation that a translator is made to read; without it, it translates.
         word: The predicted word to explain (of a classifier: the label). Without it, the word that follows in
             the text, or the likeliest word.
@@ -111,16 +121,17 @@ def doubt(
     if save_edit is not None and say is None:
         raise UserError("`save_edit` goes with `say`, the word that the edit makes the model say")
     opened = edited(run, edit)
-    if controls and opened.model.label_count is not None:
-        raise UserError("`controls` are for language models: leave it out for a model that labels texts")
-    if opened.model.label_count is None:
-        reading = _reading(opened, text, target)
-        model = opened.language_model.eval()
-        subject: Subject = make_subject(model, opened.tokenizer, reading, word, position)
-    else:
-        reading, subject = _labelled(opened, text, target, word, position)
+    if controls and opened.model.reads != "text":
+        raise UserError(f"`controls` are for language models: leave it out for {opened.model.family}")
+    if image is not None and opened.model.reads != "captions":
+        raise UserError(f"`image` is for captioners; {opened.model.family} does not read images")
+    reading, subject = _subject(opened, text, image, target, word, position)
     changes = [] if say is None else _changes(opened, subject, reading, say)
     doubted = replace(doubt_prediction(subject, epsilon, reading.notes), changes=changes)
+    if opened.model.reads == "captions":
+        before = " ".join(reading.tokens[1 : len(subject.ids)]) or "nothing"
+        notes = [*doubted.notes, f"the caption before the word: {before}"]
+        doubted = replace(doubted, parts="regions", image=reading.image, notes=notes)
     if save_edit is not None:
         _save(as_run(run), edit, doubted, save_edit)
     if controls:
@@ -129,6 +140,21 @@ def doubt(
         title = f"What attention explains: “{doubted.target}” by {opened.model.family}"
         write_sheet(out, title, page(doubted), picture(doubted), doubted.to_json())
     return doubted
+
+
+def _subject(
+    run: Run, text: str, image: File, target: Target, word: str | None, position: int | None
+) -> tuple[Reading, Subject]:
+    """Return what the model reads, and the prediction to explain."""
+    if run.model.label_count is not None:
+        return _labelled(run, text, target, word, position)
+    if run.model.reads == "captions":
+        if target is not None:
+            raise UserError("`target` is for translators; give the caption with `text`")
+        reading = caption_reading(run, image, text)
+        return reading, caption_subject(run.language_model.eval(), run.tokenizer, reading, word, position)
+    reading = _reading(run, text, target)
+    return reading, make_subject(run.language_model.eval(), run.tokenizer, reading, word, position)
 
 
 def _labelled(
@@ -199,6 +225,8 @@ def judged_table(doubted: Doubt) -> Table:
 
 def _first_words(doubted: Doubt, scores: list[float]) -> str:
     order = sorted(range(len(scores)), key=lambda place: -scores[place])[:3]
+    if doubted.parts == "regions":
+        return ", ".join(doubted.words[place] for place in order)
     return ", ".join(f"{doubted.words[place].strip() or '␣'} ({place + 1})" for place in order)
 
 
@@ -218,10 +246,13 @@ def word_table(doubted: Doubt) -> Table:
     methods = [("attention", doubted.attributions[0].scores), ("moved", doubted.moved_words)]
     methods += [(one.method, one.scores) for one in doubted.attributions[1:]]
     rows = [
-        [f"{place + 1} {word}", *(f"{scores[place]:+.3f}" for _, scores in methods)]
+        [
+            word if doubted.parts == "regions" else f"{place + 1} {word}",
+            *(f"{scores[place]:+.3f}" for _, scores in methods),
+        ]
         for place, word in enumerate(doubted.words)
     ]
-    return Table(["word", *(name for name, _ in methods)], rows)
+    return Table([doubted.parts[:-1], *(name for name, _ in methods)], rows)
 
 
 def control_table(doubted: Doubt) -> Table:
@@ -291,11 +322,14 @@ def said(doubted: Doubt) -> str:
 def about(doubted: Doubt) -> str:
     """Describe the prediction in one line."""
     word, count = doubted.target, len(doubted.words)
-    return f"P(“{word}”) = {doubted.probability:.3f} after {count} words; epsilon {doubted.epsilon:g}"
+    after = f"with {count} regions" if doubted.parts == "regions" else f"after {count} words"
+    return f"P(“{word}”) = {doubted.probability:.3f} {after}; epsilon {doubted.epsilon:g}"
 
 
 def page(doubted: Doubt) -> list[Part]:
-    parts: list[Part] = [Prose(" ".join(doubted.words)), Prose(about(doubted)), *map(Prose, doubted.notes)]
+    parts: list[Part] = [] if doubted.parts == "regions" else [Prose(" ".join(doubted.words))]
+    parts += [Prose(about(doubted)), *map(Prose, doubted.notes)]
+    parts += [Prose(REGIONS)] if doubted.parts == "regions" else []
     parts += [
         Picture(picture(doubted)),
         Heading("How far attention can move"),
@@ -311,7 +345,7 @@ def page(doubted: Doubt) -> list[Part]:
         parts += [Prose(SAYING)]
     if doubted.controls:
         parts += [Heading("Controls"), control_table(doubted), Prose(CONTROLLING)]
-    return [*parts, Heading("Every word"), word_table(doubted)]
+    return [*parts, Heading(f"Every {doubted.parts[:-1]}"), word_table(doubted)]
 
 
 def complete(doubted: Doubt) -> str:
