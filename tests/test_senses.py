@@ -7,7 +7,7 @@ import pytest
 import torch
 
 import regard
-from regard.errors import UserError
+from regard.errors import Notice, UserError
 from regard.inside.edit_model import tensor_hashes
 from regard.inside.sense_table import bias_ratio, contributions, direction, said, sense_vectors
 
@@ -179,7 +179,9 @@ def test_a_patch_of_another_model_names_the_tensor(folder, regard_cli):
         ({"words": "dog", "do": "remove", "sense": [3]}, "there is no sense 3: they go from 0 to 2"),
         ({"words": "the dog"}, "not one token"),
         ({"words": "dog", "do": "swap", "sense": [1]}, "name the two senses"),
-        ({"words": "dog", "do": "project"}, "`direction` takes one word, or two"),
+        ({"words": "dog", "do": "project"}, "`direction_of` takes one word, or two"),
+        ({"words": "dog", "sense": [1]}, "go with `do`"),
+        ({"words": "dog", "do": "steer", "sense": [1]}, "say with `by`"),
         ({"words": "dog", "do": "steer"}, "name one word"),
         ({"words": "dog", "save": "patch.json"}, "`save` goes with `do`"),
         ({"words": "dog", "contrast": ["he", "she"]}, "`contrast` goes with `prompts`"),
@@ -189,6 +191,12 @@ def test_a_patch_of_another_model_names_the_tensor(folder, regard_cli):
 def test_what_is_refused(folder, options, words):
     with pytest.raises(UserError, match=words):
         regard.senses(folder / "run", **options)
+
+
+def test_an_edit_of_no_word_of_the_text_is_told(folder):
+    with pytest.warns(Notice, match="none of the edited words"):
+        regard.senses(folder / "run", "dog", do="remove", text=WITHOUT)
+    regard.senses(folder / "run", "dog", do="remove", text=WITH)  # no notice: warnings are errors
 
 
 def test_a_family_without_senses_is_refused(tmp_path, text):

@@ -119,7 +119,7 @@ def said(model: LanguageModel, vectors_ND: Tensor) -> Tensor:
 def direction(model: LanguageModel, tokenizer: Tokenizer, words: Sequence[str]) -> tuple[float, ...]:
     """Return the gradient of the first word's score, minus that of the second word or of the mean word."""
     if not 1 <= len(words) <= 2:
-        raise UserError("`direction` takes one word, or two whose difference it is (he she)")
+        raise UserError("`direction_of` takes one word, or two whose difference it is (he she)")
     ids = [single_token(tokenizer, word) for word in words]
     point_11D: list[Tensor] = []
 

@@ -10,7 +10,7 @@ import torch
 
 from regard import tables
 from regard.boundary import check_ranges
-from regard.errors import UserError
+from regard.errors import UserError, notify
 from regard.inside.edit_model import edited, save_edits
 from regard.inside.pictures import heat_map
 from regard.inside.pictures import table as picture_of_table
@@ -125,6 +125,8 @@ def senses(
     """
     check_sheet(out)
     named = _named(words)
+    if do is None and (sense is not None or direction_of or every_word):
+        raise UserError("`sense`, `direction_of` and `every_word` go with `do`, which says what to change")
     plain = edited(run, None)
     require_senses(plain.language_model)
     start = edited(run, edit)
@@ -136,6 +138,8 @@ def senses(
     has_changed = bool(edits) or edit is not None
     after = None if text is None else contributions(changed, text, following)
     before = None if text is None or not has_changed else contributions(plain, text, following)
+    if text is not None and edits and do != "steer" and not every_word:
+        _tell_absent(plain, named, text)
     bias = _bias(plain, changed, prompts, contrast)
     result = Senses(named, tables, similarities, after, before, bias, edits)
     if out is not None:
@@ -148,6 +152,13 @@ def _named(words: Words) -> list[str]:
     if not named:
         raise UserError("which words? regard senses RUN WORD...")
     return named
+
+
+def _tell_absent(run: Run, words: list[str], text: str) -> None:
+    """Notify the user of an edit of words of which none stands in the text."""
+    read = set(run.tokenizer.prompt(text))
+    if not read & {single_token(run.tokenizer, word) for word in words}:
+        notify("none of the edited words is a token of the text: mind a space before it (' the')")
 
 
 def _save(run: Run, edits: list[Edit], path: str | Path) -> None:
@@ -181,6 +192,8 @@ def _edit(
         case "steer":
             if numbers is None or len(numbers) != 1 or len(words) != 1:
                 raise UserError("steer: name one word, and with `sense` the one of its senses that steers")
+            if by == 0:
+                raise UserError("steer: say with `by` how much of the sense is added")
             token = single_token(run.tokenizer, words[0])
             vector = sense_vectors(run.language_model, torch.tensor([token]))[0, numbers[0]]
             return Steer(site=FEATURES, direction=tuple(vector.tolist()), by=by)
