@@ -363,7 +363,9 @@ def main(arguments: list[str]) -> None:
     if call.values["out"] is not None:
         tell(f"{call.values['out']} shows it.")
     if call.values["save_edit"] is not None and doubted.least is not None:
-        tell(f"{call.values['save_edit']} is written: regard look RUN --text TEXT --edit FILE replays it.")
+        also = " --image FILE" if doubted.parts == "regions" else ""
+        again = f"regard look RUN --text TEXT{also} --edit FILE"
+        tell(f"{call.values['save_edit']} is written: {again} replays it.")
     if call.json:
         print_json(doubted.to_json())
         return
