@@ -78,8 +78,8 @@ def test_watching_changes_no_bit_and_each_site_fires_once(model: LanguageModel):
         tensor = weights()
         assert sites[name].holds in ("weights", "scores"), name
         assert tensor.dim() == len(sites[name].axes), name
-        some = weights(torch.tensor([2, 0]))
-        torch.testing.assert_close(some, tensor[:, :, [2, 0]], rtol=EXACT, atol=EXACT)
+        rows = [tensor.shape[2] - 1, 0]  # a source may have two tokens only
+        torch.testing.assert_close(weights(torch.tensor(rows)), tensor[:, :, rows], rtol=EXACT, atol=EXACT)
         if sites[name].holds == "weights":
             sums = tensor.sum(3)
             assert bool(((sums - 1).abs().lt(1e-9) | (sums == 0)).all()), name

@@ -191,7 +191,7 @@ def test_a_translator_looks_at_itself_too(taught: Path):
     [
         (["I", "--what-if", "0-0\n1-1"], "--what-if has 2 lines"),
         (["I", "--what-if", "\u00b2-0"], "is not a link"),
-        (["I", "--length-penalty", "nan"], "--length-penalty lies between"),
+        (["I", "--length-penalty", "nan"], "--length-penalty must be a finite number"),
         (["I", "--beam", "0"], "--beam must be 1 or more"),
         (["I love\nyou"], "contains a line end"),
         (["--out", "x.svg"], "--out draws the first sentence"),

@@ -1,6 +1,6 @@
 // Written by page/protocol.py from src/regard/page/protocol.py. Do not edit.
 
-/** What a model reads. */
+/** The input of a model. */
 export interface ReadQuestion {
   run: string;
   text: string;
@@ -96,7 +96,7 @@ export interface SiteInfo {
   most: number;
 }
 
-/** What a model predicts at every position of a text, and the sites that can be looked at. */
+/** The predictions of a model at every position of a text, and the sites that can be looked at. */
 export interface Read {
   tokens: string[];
   word: number[];
