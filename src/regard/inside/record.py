@@ -133,6 +133,9 @@ class Record(Table):
     # The place of each token among all tokens, the likeliest first: 1, 2, ...; None where surprisal is None.
     ranks: list[int | None] = field(default_factory=list)
     image: ShownImage | None = None  # the image with which the state began
+    # The positions of the tokens of each word, and of each word that was given, if tokens were joined.
+    groups: list[range] | None = None
+    given_groups: list[range] | None = None
 
     def weights(self) -> dict[str, Map]:
         """The maps that hold weights."""
