@@ -8,7 +8,7 @@ import { isSilent, toggleSilence, add } from "./edits";
 import { Expected, Glance, Terms } from "./expected";
 import { HeatMap } from "./heatmap";
 import { Mosaic } from "./mosaic";
-import { columnNames, rowNames, siteOf } from "./positions";
+import { columnNames, isKnown, rowNames, siteOf } from "./positions";
 import type { Read, ReadQuestion, SiteInfo } from "./protocol";
 import type { Reading } from "./store";
 import { TermsByWord } from "./terms";
@@ -49,12 +49,13 @@ function Attention({ now, read, of }: { now: Reading; read: Read; of: ReadQuesti
   const shown = head < 0 && (!weighs || site.heads.length === 1) ? 0 : head;
   const names = rowNames(read, site);
   const last = site.first + names.length - 1;
-  const kept = store.rows.value.filter((row) => row >= site.first && row <= last);
-  const rows = kept.length ? kept : [last];
+  const kept = store.rows.value.filter((row) => row >= site.first && row <= last && isKnown(site, row));
+  const rows = kept.length ? kept : [site.known?.[site.known.length - 1] ?? last];
   const place = site.row_side === "read" ? Math.max(...rows) + 1 : read.tokens.length;
   const part = { read, of, site, head: shown, rows };
+  const predicts = read.likeliest.some((one) => one.length > 0); // weights from elsewhere have no predictions
   return (
-    <div class="columns">
+    <div class={predicts ? "columns" : "columns alone"}>
       <div class={`stage${now.asking ? " asking" : ""}`} aria-busy={now.asking}>
         <Controls read={read} site={site} head={shown} form={form} weighs={weighs} />
         {now.error && (
@@ -79,9 +80,9 @@ function Attention({ now, read, of }: { now: Reading; read: Read; of: ReadQuesti
         ))}
       </div>
       <div class="side">
-        <Expected run={of.run} place={place} />
-        <Glance run={of.run} place={place} />
-        <Changes read={read} site={site} head={shown} rows={rows} />
+        {predicts && <Expected run={of.run} place={place} />}
+        {predicts && <Glance run={of.run} place={place} />}
+        {(store.host.edits || store.history.value.done.length > 1) && <Changes read={read} site={site} head={shown} rows={rows} />}
         <Terms run={of.run} place={place} />
       </div>
     </div>
@@ -185,14 +186,16 @@ function Heads({ site, head, weighs }: { site: SiteInfo; head: number; weighs: b
         return (
           <span key={name} class={silent ? "head silent" : "head"}>
             <button aria-pressed={head === number} aria-label={name} onClick={() => (store.head.value = number)}>
-              {numbered ? number : name}
+              {numbered ? name.slice(5) : name}
             </button>
-            <button class="mute" aria-pressed={silent} aria-label={`${word} ${name}`} title={`${word} ${name}`} onClick={toggle}>
-              <svg viewBox="0 0 16 16" aria-hidden="true">
-                <path d="M2 6h3l4-3v10l-4-3H2z" />
-                {silent ? <path class="line" d="m11 6 4 4m0-4-4 4" /> : <path class="line" d="M11 5.5q2 2.5 0 5m2-7q3.5 4.500 0 9" />}
-              </svg>
-            </button>
+            {store.host.edits && (
+              <button class="mute" aria-pressed={silent} aria-label={`${word} ${name}`} title={`${word} ${name}`} onClick={toggle}>
+                <svg viewBox="0 0 16 16" aria-hidden="true">
+                  <path d="M2 6h3l4-3v10l-4-3H2z" />
+                  {silent ? <path class="line" d="m11 6 4 4m0-4-4 4" /> : <path class="line" d="M11 5.5q2 2.5 0 5m2-7q3.5 4.500 0 9" />}
+                </svg>
+              </button>
+            )}
           </span>
         );
       })}

@@ -49,6 +49,7 @@ export function Changes({ read, site, head, rows }: Props) {
   return (
     <section class="changes" aria-label="Changes">
       <h2 class="minor">Changes</h2>
+      {store.host.edits ? (
       <div class="buttons">
         <button class="quiet" disabled={history.value.done.length < 2} onClick={store.undo}>
           Undo
@@ -60,7 +61,10 @@ export function Changes({ read, site, head, rows }: Props) {
           Reset
         </button>
       </div>
-      {weighs && (
+      ) : (
+        <Versions />
+      )}
+      {weighs && store.host.edits && (
         <div class="buttons">
           <button class="quiet" title="The chosen words attend equally to every word that they see" onClick={() => put({ do: "uniform", ...base })}>
             Attend equally
@@ -77,9 +81,9 @@ export function Changes({ read, site, head, rows }: Props) {
           {edits.value.map((edit, at) => (
             <li key={JSON.stringify(edit)}>
               <span>{inWords(edit, namer(read, edit, "row"), namer(read, edit, "column"))}</span>
-              <button class="remove" aria-label={`Remove change ${at + 1}`} onClick={() => store.edit(edits.value.filter((_, other) => other !== at))}>
+              {store.host.edits && <button class="remove" aria-label={`Remove change ${at + 1}`} onClick={() => store.edit(edits.value.filter((_, other) => other !== at))}>
                 ×
-              </button>
+              </button>}
             </li>
           ))}
         </ol>
@@ -99,7 +103,7 @@ export function Changes({ read, site, head, rows }: Props) {
           </button>
         </div>
       )}
-      <details>
+      {store.host.edits && <details>
         <summary>Any other change, as JSON</summary>
         <label class="field">
           <span class="hidden">An edit as JSON</span>
@@ -115,8 +119,24 @@ export function Changes({ read, site, head, rows }: Props) {
           Apply
         </button>
         {refused.value && <p class="error">{refused.value}</p>}
-      </details>
+      </details>}
     </section>
+  );
+}
+
+/** In a file: the model with the recorded changes, and without them. */
+function Versions() {
+  const { history, undo, redo, edits } = useStore();
+  const version = (title: string, on: boolean, choose: () => void) => (
+    <button role="radio" aria-checked={on} onClick={() => !on && choose()}>
+      {title}
+    </button>
+  );
+  return (
+    <div class="segments" role="radiogroup" aria-label="Version of the model" data-steps={history.value.done.length}>
+      {version("Before", !edits.value.length, undo)}
+      {version("After", edits.value.length > 0, redo)}
+    </div>
   );
 }
 

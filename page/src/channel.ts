@@ -1,8 +1,9 @@
 // The page asks its questions through a channel. This one asks the lab's server.
 
+import type { View } from "./address";
 import type {
   Answer, MosaicQuestion, Next, NextQuestion, Piece, Progress, Read, ReadQuestion, Rows, RowsQuestion, Runs,
-  TileQuestion, WriteQuestion,
+  SaveQuestion, TileQuestion, WriteQuestion,
 } from "./protocol";
 
 /** A newer question of the same view has replaced this one. */
@@ -14,7 +15,19 @@ export class Gone extends Error {}
 /** The server was started again and does not know this page. */
 export class Restarted extends Error {}
 
+/** What the page may do where it is shown: on the lab's server, in a notebook, or in a file. */
+export interface Host {
+  readonly title: string; // beside the name of the page
+  readonly views: readonly View[];
+  readonly asks: boolean; // about any text
+  readonly edits: boolean; // weights can be changed
+  readonly saves: boolean; // a view becomes a file
+  readonly start: string; // the view that opens, as in the address bar; "": the address bar says which
+  readonly address: boolean; // the address bar is the page's own
+}
+
 export interface Channel {
+  readonly host: Host;
   runs(): Promise<Runs>;
   read(question: ReadQuestion, view: string): Promise<Read>;
   rows(question: RowsQuestion, view: string): Promise<Rows>;
@@ -25,7 +38,11 @@ export interface Channel {
   write(question: WriteQuestion, piece: (piece: Piece) => void, end: (error: string | null) => void): () => void;
   train(): Promise<Progress>;
   training(): Promise<Progress>;
+  /** A file that opens offline. */
+  save(question: SaveQuestion): Promise<Blob>;
 }
+
+const SERVER: Host = { title: "lab", views: ["read", "attend", "write"], asks: true, edits: true, saves: true, start: "", address: true };
 
 export function serverChannel(): Channel {
   const client = crypto.getRandomValues(new Uint32Array(2)).join("-");
@@ -100,7 +117,15 @@ export function serverChannel(): Channel {
     return () => stop.abort();
   }
 
+  async function save(question: SaveQuestion): Promise<Blob> {
+    const response = await send("save", question, "save");
+    if (response.headers.get("content-type")?.startsWith("text/html")) return response.blob();
+    throw new Failed(((await response.json()) as Answer).error);
+  }
+
   return {
+    host: SERVER,
+    save,
     runs: () => get<Runs>("runs"),
     read: (question, view) => ask("read", question, view) as Promise<Read>,
     rows: (question, view) => ask("rows", question, view) as Promise<Rows>,

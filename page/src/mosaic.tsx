@@ -53,7 +53,7 @@ export function Mosaic({ read, of, site, head }: { read: Read; of: ReadQuestion;
                     <Small data={data} colours={colours} size={size} />
                     <span>{name.replace("head ", "") || "all"}</span>
                   </button>
-                  {weighs && (
+                  {weighs && store.host.edits && (
                     <button
                       class="mute"
                       aria-pressed={silent}

@@ -58,6 +58,12 @@ export interface WriteQuestion {
   edits?: Record<string, unknown>[];
 }
 
+/** A view to save as a file that opens offline. */
+export interface SaveQuestion {
+  of: ReadQuestion[];
+  view: string;
+}
+
 /** Ask again for an answer that takes long. */
 export interface WaitQuestion {
   ticket: string;
@@ -94,6 +100,8 @@ export interface SiteInfo {
   ahead: number;
   extra: boolean;
   most: number;
+  block: number;
+  known: number[] | null;
 }
 
 /** The predictions of a model at every position of a text, and the sites that can be looked at. */
@@ -157,6 +165,43 @@ export interface Progress {
   sample: string;
   run: string | null;
   error: string;
+}
+
+/** Numbers (heads, rows, columns) as bytes, compressed and in base64. */
+export interface Packed {
+  shape: [number, number, number];
+  weighs: boolean;
+  levels: number;
+  most: number;
+  data: string;
+}
+
+/** The map of a site: some rows as they are, and of a long text all rows in blocks. */
+export interface RecordedMap {
+  rows: number[];
+  numbers: Packed;
+  coarse: Packed | null;
+}
+
+/** What a model said with or without the edits. */
+export interface RecordedVersion {
+  read: Read;
+  maps: Record<string, RecordedMap>;
+}
+
+/** What a model said about a text. */
+export interface RecordedModel {
+  info: RunInfo;
+  after: RecordedVersion;
+  before: RecordedVersion | null;
+  next: Next[];
+}
+
+/** The content of a file that opens offline. */
+export interface Recording {
+  title: string;
+  view: string;
+  models: RecordedModel[];
 }
 
 /** The envelope of every answer to a question. */

@@ -1,6 +1,6 @@
 """A record, and distributions, as the page's answers to questions about a text.
 
-Shape legend: V vocabulary.
+Shape legend: T positions, V vocabulary.
 """
 
 from collections.abc import Callable, Sequence
@@ -8,8 +8,11 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor
 
+from regard.inside.observe import Reading, distributions
 from regard.inside.record import Map, Record
+from regard.models.contract import LanguageModel
 from regard.page import protocol
+from regard.tokens.contract import Tokenizer
 from regard.tokens.word_groups import word_groups
 
 TERMS = 12  # the largest terms of a prediction
@@ -61,6 +64,19 @@ def next_of(
         true_rank_after=rank(after_V),
         moved=float((after_V - before_V).abs().sum() / 2),
     )
+
+
+def compared(
+    before: LanguageModel, after: LanguageModel, reading: Reading, tokenizer: Tokenizer, top: int
+) -> list[protocol.Next]:
+    """Compare the distributions of two models after each position of a text."""
+    answers = list[protocol.Next]()
+    pairs = zip(distributions(before, reading), distributions(after, reading), strict=True)
+    for before_TV, after_TV in pairs:
+        for before_V, after_V in zip(before_TV.exp(), after_TV.exp(), strict=True):
+            true = reading.ids[len(answers) + 1] if len(answers) + 1 < len(reading.ids) else None
+            answers.append(next_of(before_V, after_V, tokenizer.name, true, top))
+    return answers
 
 
 def _site(site_map: Map, axes: list[list[str]]) -> protocol.SiteInfo:

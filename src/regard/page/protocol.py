@@ -4,7 +4,9 @@
 about a text repeats the whole text: a server that has forgotten a reading computes it again.
 """
 
-from dataclasses import dataclass, field
+import json
+import math
+from dataclasses import asdict, dataclass, field
 from typing import Annotated, Any, Literal
 
 from pydantic import Field
@@ -90,6 +92,14 @@ class WriteQuestion:
 
 
 @dataclass(frozen=True)
+class SaveQuestion:
+    """A view to save as a file that opens offline."""
+
+    of: Annotated[tuple[ReadQuestion, ...], Field(min_length=1, max_length=4)]
+    view: Text  # as in the address bar
+
+
+@dataclass(frozen=True)
 class WaitQuestion:
     """Ask again for an answer that takes long."""
 
@@ -133,6 +143,8 @@ class SiteInfo:
     ahead: int  # 1: a row has the name of the token after its position
     extra: bool  # the last column is no position of the text
     most: float  # the largest magnitude of values; 1 for weights
+    block: int = 1  # the smallest block of cells that the map can show: above 1 in the file of a long text
+    known: list[int] | None = None  # the rows whose numbers can be asked; None: all
 
 
 @dataclass(frozen=True)
@@ -211,6 +223,57 @@ class Progress:
 
 
 @dataclass(frozen=True)
+class Packed:
+    """Numbers (heads, rows, columns) as bytes, compressed and in base64.
+
+    Weights are square roots times `levels` (255, or 65,535 in two bytes, the lower one first); values are
+    shares of `most`, the largest, around the middle level.
+    """
+
+    shape: tuple[int, int, int]
+    weighs: bool
+    levels: int
+    most: float
+    data: str
+
+
+@dataclass(frozen=True)
+class RecordedMap:
+    """The map of a site: some rows as they are, and of a long text all rows in blocks."""
+
+    rows: list[int]
+    numbers: Packed
+    coarse: Packed | None  # the largest weight of each block of SiteInfo.block by SiteInfo.block cells
+
+
+@dataclass(frozen=True)
+class RecordedVersion:
+    """What a model said with or without the edits."""
+
+    read: Read
+    maps: dict[str, RecordedMap]
+
+
+@dataclass(frozen=True)
+class RecordedModel:
+    """What a model said about a text."""
+
+    info: RunInfo
+    after: RecordedVersion
+    before: RecordedVersion | None  # without the edits, if there are edits
+    next: list[Next]  # with edits: the distribution after each position
+
+
+@dataclass(frozen=True)
+class Recording:
+    """The content of a file that opens offline."""
+
+    title: str
+    view: str  # the view that opens, as in the address bar
+    models: list[RecordedModel]
+
+
+@dataclass(frozen=True)
 class Answer:
     """The envelope of every answer to a question."""
 
@@ -227,6 +290,36 @@ QUESTIONS = (
     MosaicQuestion,
     NextQuestion,
     WriteQuestion,
+    SaveQuestion,
     WaitQuestion,
 )
-ANSWERS = (RunInfo, Runs, SiteInfo, Read, Rows, Chance, Next, Piece, Progress, Answer)
+ANSWERS = (
+    RunInfo,
+    Runs,
+    SiteInfo,
+    Read,
+    Rows,
+    Chance,
+    Next,
+    Piece,
+    Progress,
+    Packed,
+    RecordedMap,
+    RecordedVersion,
+    RecordedModel,
+    Recording,
+    Answer,
+)
+
+
+def to_json(message: Any) -> str:
+    """Return an answer as JSON. Infinite numbers become null: JSON has no infinity."""
+    return json.dumps(_finite(asdict(message)), ensure_ascii=False, separators=(",", ":"))
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _finite(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(item) for item in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value

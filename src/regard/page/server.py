@@ -5,9 +5,6 @@ hangs on a long computation.
 """
 
 import asyncio
-import dataclasses
-import json
-import math
 import secrets
 import sys
 import traceback
@@ -23,7 +20,7 @@ from regard.boundary import parse_json
 from regard.errors import MachineError, UserError
 from regard.page import protocol
 from regard.page.catalogue import Catalogue
-from regard.page.protocol import Answer, Runs
+from regard.page.protocol import Answer, Runs, to_json
 from regard.page.training import Training
 from regard.serving.workers import Worker
 
@@ -223,21 +220,8 @@ def _bundled(name: str) -> bytes:
 
 
 def _event(answer: Answer) -> str:
-    return f"data: {_dumped(answer)}\n\n"
+    return f"data: {to_json(answer)}\n\n"
 
 
 def _json(value: Any) -> Response:
-    return Response(_dumped(value), media_type="application/json")
-
-
-def _dumped(value: Any) -> str:
-    return json.dumps(_finite(dataclasses.asdict(value)), ensure_ascii=False, separators=(",", ":"))
-
-
-def _finite(value: Any) -> Any:
-    """Infinite numbers become null: JSON has no infinity."""
-    if isinstance(value, dict):
-        return {key: _finite(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_finite(item) for item in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value
+    return Response(to_json(value), media_type="application/json")
