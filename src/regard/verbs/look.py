@@ -23,7 +23,7 @@ from regard.runs.labelled import require_labeller
 from regard.runs.run import Run
 from regard.tables import Table, TableRows
 from regard.verbs.arguments import Edits, File, Names, Numbers, Out, RunLike
-from regard.verbs.look_image import caption_reading
+from regard.verbs.look_image import image_reading
 from regard.verbs.look_text import print_record
 from regard.verbs.options import Argument
 from regard.verbs.parsing import parse
@@ -163,7 +163,7 @@ def _observer(
 def _reading(run: Run, text: str, image: File, target: Target, gold: str | None, words: bool) -> Reading:
     if run.model.reads == "captions":
         _refuse_of_sentences(target, gold, words)
-        return caption_reading(run, image, text)
+        return image_reading(run, image, text)
     if image is not None:
         raise UserError(f"`image` is for captioners; {run.model.family} does not read images")
     if run.language_model.given is None:
