@@ -91,7 +91,7 @@ def stop_lab(process: subprocess.Popen[str]) -> None:
 
 @pytest.fixture(scope="session")
 def lab_runs(tmp_path_factory) -> Path:
-    """Three small runs in a folder, beside links that leave it or go round in it."""
+    """Small runs in a folder, beside links that leave it or go round in it."""
     folder = tmp_path_factory.mktemp("lab")
     (folder / "text.txt").write_text(f"{TEXT} c b a\n" * 40)
     usual = {"text": str(folder / "text.txt"), "tokens": "word", "hold": 0}
@@ -99,6 +99,11 @@ def lab_runs(tmp_path_factory) -> Path:
     regard.train("transformer", out=str(folder / "runs" / "transformer"), **usual, **small)
     regard.train("ngram", out=str(folder / "runs" / "deep" / "ngram"), document="line", **usual)
     regard.export(str(folder / "runs" / "deep" / "ngram"), to=str(folder / "runs" / "counts.arpa"))
+    (folder / "labelled.tsv").write_text("good\ta b c\nbad\tc c b a\nodd\tb\n" * 20)
+    labels = {"labelled": str(folder / "labelled.tsv"), "steps": 5, "width": 14, "batch": 4, "hold": 0}
+    regard.train("classifier", out=str(folder / "runs" / "labels"), **labels)
+    seen = {"scenes": 100, "steps": 2, "width": 10, "batch": 4}
+    regard.train("captioner", out=str(folder / "runs" / "captions"), **seen)
     outside = tmp_path_factory.mktemp("outside")
     shutil.copytree(folder / "runs" / "transformer", outside / "secret")
     (folder / "runs" / "link").symlink_to(outside / "secret")
@@ -120,6 +125,8 @@ def test_runs_are_listed_below_a_folder(lab):
         ("transformer", "transformer", "word", "text"),
         ("deep/ngram", "ngram", "word", "text"),
         ("counts.arpa", "ngram", "word", "text"),
+        ("labels", "classifier", "word", "labels"),
+        ("captions", "captioner", "word", "captions"),
     }
 
 
@@ -331,3 +338,57 @@ def test_an_ngram_shows_its_orders(lab):
     for place in range(1, len(read["tokens"])):
         total = sum(value for _, value in read["terms"][place])
         assert total == pytest.approx(math.exp(-read["surprisal"][place]), rel=1e-4)
+
+
+def test_labels_under_an_edit_are_those_of_look(lab, lab_runs):
+    edits = [{"do": "set", "site": "pooling", "rows": [0], "columns": [1], "value": 0.9}]
+    looked = regard.look(str(lab_runs / "runs" / "labels"), "a c b", edit=json.dumps(edits))
+    assert looked.before is not None
+    read = lab.done("read", {"run": lab.run("labels"), "text": "a c b", "edits": edits})
+    found = read["labels"]
+    after, before = dict(looked.record.labels or ()), dict(looked.before.labels or ())
+    assert {one["token"]: one["after"] for one in found["chances"]} == pytest.approx(after)
+    assert {one["token"]: one["before"] for one in found["chances"]} == pytest.approx(before)
+    moved = sum(abs(after[name] - before[name]) for name in after) / 2
+    assert found["moved"] == pytest.approx(moved)
+    assert moved > 1e-6
+    (site,) = [one for one in read["sites"] if one["name"] == "pooling"]
+    assert (site["row_side"], site["causal"], read["tokens"]) == ("whole", False, ["a", "c", "b"])
+
+
+def test_a_caption_under_an_edit_is_that_of_look(lab, lab_runs, tmp_path):
+    """The scenes of the lab are those that `regard scenes` writes, to the last digit of every weight."""
+    regard.scenes(tmp_path / "scenes", count=12, unseen=True)
+    run, image = str(lab_runs / "runs" / "captions"), tmp_path / "scenes" / "07.png"
+    edits = [{"do": "zero", "site": "regions", "rows": [9, 10]}]
+    (caption,) = regard.caption(run, image, edit=json.dumps(edits))[0]
+    of = {"run": lab.run("captions"), "text": "", "scene": 7, "edits": edits}
+    read = lab.done("read", of)
+    assert read["tokens"][1:] == caption.tokens  # the model captions what it still sees
+    looked = regard.look(run, caption.text, image=image, edit=json.dumps(edits))
+    assert read["surprisal"][1:] == pytest.approx(looked.record.surprisal[1:], rel=1e-5)
+    assert looked.before is not None
+    assert read["before"][1:] == pytest.approx(looked.before.surprisal[1:], rel=1e-5)
+    (site,) = [one["name"] for one in read["sites"] if one["holds"] == "weights"]
+    rows = lab.done("rows", {"of": of, "site": site, "rows": [1]})["numbers"]
+    assert rows[0][0] == pytest.approx(looked.record.map(site).numbers[0, 1].tolist(), abs=1e-6)
+    assert looked.record.image is not None
+    assert read["image"]["boxes"] == [list(box) for box in looked.record.image.boxes]
+    scenes = lab.done("scenes", {"run": lab.run("captions")})["scenes"]
+    assert [one["caption"] for one in scenes] == [
+        line.split("\t")[1] for line in (tmp_path / "scenes" / "captions.tsv").read_text().splitlines()
+    ]
+
+
+@pytest.mark.parametrize(
+    ("run", "more", "said"),
+    [
+        ("captions", {"text": "", "scene": 12}, "scenes 0 to 11"),
+        ("captions", {"text": ""}, "scenes 0 to 11"),
+        ("labels", {"text": " "}, "give some text"),
+    ],
+)
+def test_what_a_model_cannot_read_is_one_line(lab, run, more, said):
+    answer = lab.ask("read", {"run": lab.run(run), **more})
+    assert answer["state"] == "failed"
+    assert said in answer["error"]

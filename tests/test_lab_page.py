@@ -270,6 +270,45 @@ def test_two_models_and_the_ladder(visit):
     accessible(page)
 
 
+def test_a_classifier_shows_its_pooling_and_its_labels(visit):
+    page = visit(link("a c b a", "attend", ("labels",)))
+    page.wait_for_selector(SLIDERS)
+    assert words(page, ".pooled .token") == ["a", "c", "b", "a"]
+    before = words(page, ".labels .number")
+    page.locator(".weights input.number").nth(1).fill("0.9")
+    page.keyboard.press("Enter")
+    page.wait_for_selector(".labels .moved")
+    assert len(words(page, ".labels tbody tr")) == 3
+    accessible(page)
+    page.keyboard.press("Control+z")
+    page.wait_for_selector(".labels > .bars")
+    assert words(page, ".labels .number") == before
+    page.click("#tab-read")
+    page.wait_for_selector(".strip .tokens")
+    accessible(page)
+
+
+def test_a_captioner_shows_its_weights_over_the_image_and_hides_regions(visit):
+    page = visit(link("", "attend", ("captions",), scene="3"), width=360, height=740, dark=True)
+    page.wait_for_selector(".regions [role=option]")
+    page.wait_for_selector(".scene[aria-checked=true]")
+    assert len(words(page, ".regions [role=option]")) == 64
+    assert len(words(page, ".panel")) == len(words(page, ".panel .word"))
+    page.locator(".regions [data-region='0']").focus()
+    page.keyboard.press("ArrowDown")
+    page.keyboard.press("Enter")
+    page.click("text=Hide the region")
+    page.wait_for_selector(".regions .gone")
+    assert "region 8" in page.inner_text(".edits li")
+    page.wait_for_selector(".compared .moved")
+    accessible(page)
+    page.locator(".scene[aria-checked=true]").focus()
+    page.keyboard.press("ArrowRight")
+    until(page, "document.querySelector('.scene[aria-checked=true]').dataset.scene === '4'")
+    page.wait_for_timeout(300)
+    assert "scene=4" in page.evaluate("location.hash")
+
+
 def test_writing_stops_and_goes_on_from_another_token(visit):
     page = visit(link("a b", "write"))
     page.click("text=Write >> nth=-1")

@@ -7,6 +7,7 @@ import { shell } from "./format";
 import { Hints } from "./hints";
 import { Models } from "./models";
 import { ReadView } from "./read";
+import { Scenes } from "./scenes";
 import { TrainView } from "./train";
 import { WriteView } from "./write";
 
@@ -184,26 +185,34 @@ function Composer() {
   const store = useStore();
   const { text, target, info, words, reading } = store;
   const pairs = info.value?.reads === "pairs";
-  const subwords = info.value !== null && info.value.tokens !== "word";
-  const own = pairs && target.value === null ? (reading.value?.read?.tokens.slice(1, -1).join(" ") ?? "") : target.value;
+  const images = info.value?.reads === "captions";
+  const written = images ? "Caption" : "Translation";
+  const subwords = info.value !== null && info.value.tokens !== "word" && !images;
+  const own = (pairs || images) && target.value === null ? (reading.value?.read?.tokens.slice(1, -1).join(" ") ?? "") : target.value;
   return (
     <section class="composer" aria-label="Text and models">
       <div class="fields">
-        <label class="field">
-          <span>{pairs ? "Sentence" : "Text"}</span>
-          <textarea
-            value={text.value}
-            rows={2}
-            maxLength={100_000}
-            spellcheck={false}
-            autofocus
-            placeholder="Type or paste a text"
-            onInput={(event) => store.setText(event.currentTarget.value)}
-          />
-        </label>
-        {pairs && (
+        {images ? (
+          <Scenes run={info.value!.id} />
+        ) : (
           <label class="field">
-            <span>{target.value === null ? "Translation: the model's own" : "Translation: yours"}</span>
+            <span>{pairs ? "Sentence" : "Text"}</span>
+            <textarea
+              value={text.value}
+              rows={2}
+              maxLength={100_000}
+              spellcheck={false}
+              autofocus
+              placeholder="Type or paste a text"
+              onInput={(event) => store.setText(event.currentTarget.value)}
+            />
+          </label>
+        )}
+        {(pairs || images) && (
+          <label class="field">
+            <span>
+              {written}: {target.value === null ? "the model's own" : "yours"}
+            </span>
             <textarea
               value={own ?? ""}
               rows={2}
@@ -212,7 +221,7 @@ function Composer() {
             />
             {target.value !== null && (
               <button class="link" onClick={() => (target.value = null)}>
-                Read the model's own translation
+                Read the model's own {written.toLowerCase()}
               </button>
             )}
           </label>

@@ -7,7 +7,10 @@ import { useStore } from "./context";
 import { isSilent, toggleSilence, add } from "./edits";
 import { Expected, Glance, Terms } from "./expected";
 import { HeatMap } from "./heatmap";
+import { OverImage } from "./image";
+import { Labels } from "./labels";
 import { Mosaic } from "./mosaic";
+import { Pooled } from "./pooled";
 import { columnNames, isKnown, rowNames, siteOf } from "./positions";
 import type { Read, ReadQuestion, SiteInfo } from "./protocol";
 import type { Reading } from "./store";
@@ -22,9 +25,9 @@ const FORMS: readonly (readonly [Form, string])[] = [
 
 /** What the model attends to. Weights can be dragged, and the prediction follows. */
 export function Attend() {
-  const { reading, text, retry, active } = useStore();
+  const { reading, text, info, retry, active } = useStore();
   const now = reading.value;
-  if (!text.value.trim()) return <p class="empty">Type a text above: its attention appears here.</p>;
+  if (!text.value.trim() && info.value?.reads !== "captions") return <p class="empty">Type a text above: its attention appears here.</p>;
   if (!now?.read || !now.of)
     return now?.error ? (
       <p class="error" role="alert">
@@ -70,6 +73,10 @@ function Attention({ now, read, of }: { now: Reading; read: Read; of: ReadQuesti
             <HeatMap {...part} />
             {weighs && <RowWeights {...part} />}
           </>
+        ) : site.row_side === "whole" ? (
+          <Pooled {...part} />
+        ) : read.image && site.column_side === "given" ? (
+          <OverImage {...part} picture={read.image} />
         ) : (
           <Arcs {...part} />
         )}
@@ -80,8 +87,16 @@ function Attention({ now, read, of }: { now: Reading; read: Read; of: ReadQuesti
         ))}
       </div>
       <div class="side">
-        {predicts && <Expected run={of.run} place={place} />}
-        {predicts && <Glance run={of.run} place={place} />}
+        {read.labels ? (
+          <Labels labels={read.labels} name={store.info.value?.name ?? ""} />
+        ) : (
+          predicts && (
+            <>
+              <Expected run={of.run} place={place} />
+              <Glance run={of.run} place={place} />
+            </>
+          )
+        )}
         {(store.host.edits || store.history.value.done.length > 1) && <Changes read={read} site={site} head={shown} rows={rows} />}
         <Terms run={of.run} place={place} />
       </div>
@@ -120,7 +135,8 @@ interface ControlProps {
 function Controls({ read, site, head, form, weighs }: ControlProps) {
   const store = useStore();
   const group = (holds: string) => read.sites.filter((one) => one.holds === holds);
-  const forms = FORMS.filter(([name]) => weighs || name !== "arcs");
+  const over = site.row_side === "whole" ? "Text" : read.image && site.column_side === "given" ? "Image" : "Arcs";
+  const forms = FORMS.filter(([name]) => weighs || name !== "arcs").map(([name, title]) => [name, name === "arcs" ? over : title] as const);
   return (
     <div class="toolbar">
       <div class="segments" role="radiogroup" aria-label="Picture">

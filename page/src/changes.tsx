@@ -37,7 +37,9 @@ export function Changes({ read, site, head, rows }: Props) {
     }
     setTimeout(() => (copied.value = ""), 1500);
   };
-  const sentence = info.value?.reads === "pairs" ? (target.value ?? read.tokens.slice(1, -1).join(" ")) : null;
+  const reads = info.value?.reads;
+  const sentence = reads === "pairs" || reads === "captions" ? (target.value ?? read.tokens.slice(1, -1).join(" ")) : null;
+  const input = { path: info.value?.path ?? "", text: text.value, target: sentence, scene: reads === "captions" ? store.scene.value : null };
   const own = () => {
     const more = editsOf(json.value);
     refused.value = more.length ? "" : "This is no edit: an edit is an object with do and site.";
@@ -92,10 +94,10 @@ export function Changes({ read, site, head, rows }: Props) {
       )}
       {edits.value.length > 0 && info.value && (
         <div class="buttons">
-          <button class="quiet" onClick={() => void copy("command", asCommand(info.value!.path, text.value, sentence, edits.value))}>
+          <button class="quiet" onClick={() => void copy("command", asCommand(input, edits.value))}>
             {copied.value === "command" ? "Copied" : "Copy as command"}
           </button>
-          <button class="quiet" onClick={() => void copy("python", asPython(info.value!.path, text.value, sentence, edits.value))}>
+          <button class="quiet" onClick={() => void copy("python", asPython(input, edits.value))}>
             {copied.value === "python" ? "Copied" : "Copy as Python"}
           </button>
           <button class="quiet" onClick={() => void copy("json", JSON.stringify(edits.value))}>
@@ -143,6 +145,7 @@ function Versions() {
 /** The word at a position of the model, for the rows or columns of an edit. */
 function namer(read: Read, edit: Edit, axis: "row" | "column") {
   const site = read.sites.find((one) => one.name === edit.site);
+  if (read.image && (edit.site === read.image.site || (axis === "column" && site?.column_side === "given"))) return (position: number) => `region ${position}`;
   const given = site && (axis === "row" ? site.row_side : site.column_side) === "given";
   const names = given ? (read.given ?? []) : read.tokens;
   const spans = given ? read.given_spans : read.spans;

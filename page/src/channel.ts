@@ -3,7 +3,7 @@
 import type { View } from "./address";
 import type {
   Answer, MosaicQuestion, Next, NextQuestion, Piece, Progress, Read, ReadQuestion, Rows, RowsQuestion, Runs,
-  SaveQuestion, TileQuestion, WriteQuestion,
+  SaveQuestion, Scenes, ScenesQuestion, TileQuestion, WriteQuestion,
 } from "./protocol";
 
 /** A newer question of the same view has replaced this one. */
@@ -34,6 +34,7 @@ export interface Channel {
   next(question: NextQuestion, view: string): Promise<Next>;
   tile(question: TileQuestion, view: string): Promise<Uint8Array>;
   mosaic(question: MosaicQuestion, view: string): Promise<Uint8Array>;
+  scenes(question: ScenesQuestion): Promise<Scenes>;
   /** Send every piece as it is written. The returned function stops the writing. */
   write(question: WriteQuestion, piece: (piece: Piece) => void, end: (error: string | null) => void): () => void;
   train(): Promise<Progress>;
@@ -132,6 +133,7 @@ export function serverChannel(): Channel {
     next: (question, view) => ask("next", question, view) as Promise<Next>,
     tile: (question, view) => ask("tile", question, view) as Promise<Uint8Array>,
     mosaic: (question, view) => ask("mosaic", question, view) as Promise<Uint8Array>,
+    scenes: (question) => ask("scenes", question, "scenes") as Promise<Scenes>,
     write,
     train: async () => (await (await send("train", {}, "train")).json()) as Progress,
     training: () => get<Progress>("training"),

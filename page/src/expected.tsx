@@ -53,11 +53,11 @@ export function Expected({ run, place, compact = false }: { run: string; place: 
   );
 }
 
-function Bars({ rows }: { rows: readonly { word: string; p: number; here: boolean }[] }) {
+export function Bars({ rows }: { rows: readonly { word: string; p: number; here: boolean }[] }) {
   const most = Math.max(...rows.map((row) => row.p)) || 1; // the longest bar is the largest probability
   return (
     <table class="bars">
-      <caption class="hidden">The likeliest next words</caption>
+      <caption class="hidden">Probabilities, the largest first</caption>
       <tbody>
         {rows.map((row, at) => (
           <tr key={at} class={row.here ? "here" : ""}>
@@ -94,8 +94,12 @@ function Compared({ run, after }: { run: string; after: number }) {
     };
   }, [run, after, of]);
   if (error.value !== null) return <p class="error">{error.value}</p>;
-  if (next.value === null) return <p class="muted">Comparing …</p>;
-  const { chances, true: real, moved, true_rank_before, true_rank_after } = next.value;
+  return next.value === null ? <p class="muted">Comparing …</p> : <Comparison next={next.value} what="next word" />;
+}
+
+/** Two distributions side by side. `what` names their outcomes. */
+export function Comparison({ next, what }: { next: Next; what: string }) {
+  const { chances, true: real, moved, true_rank_before, true_rank_after } = next;
   const rows = real === null || chances.some((one) => one.id === real.id) ? chances : [...chances, real];
   const most = Math.max(...rows.map((one) => Math.max(one.before, one.after))) || 1;
   return (
@@ -109,7 +113,7 @@ function Compared({ run, after }: { run: string; after: number }) {
         </colgroup>
         <thead>
           <tr>
-            <th scope="col">next word</th>
+            <th scope="col">{what}</th>
             <th scope="col" class="bar">
               <span class="key old" /> before <span class="key new" /> after
             </th>

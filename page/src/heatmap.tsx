@@ -106,8 +106,7 @@ export function HeatMap({ read, of, site, head, rows }: MapProps) {
     const known = tiles.current.get(name);
     if (known) return known.picture ? known : shown.current.get(name);
     const cells = TILE * block;
-    const future = site.row_side === "read" && site.column_side === "read" && !site.extra;
-    if (weighs && future && site.first_column + across * cells > site.first + (down + 1) * cells - 1) return undefined;
+    if (site.causal && !site.extra && site.first_column + across * cells > site.first + (down + 1) * cells - 1) return undefined;
     const waiting: Tile = { picture: null, bytes: null };
     const mine = tiles.current;
     mine.set(name, waiting);

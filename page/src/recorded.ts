@@ -93,6 +93,7 @@ export function recordedChannel(recording: Recording): Channel {
       end("A file cannot write: open the model in the lab.");
       return () => {};
     },
+    scenes: () => Promise.reject(new Failed("A file holds one image.")),
     train: () => Promise.reject(new Failed("A file cannot train.")),
     training: () => Promise.reject(new Failed("A file cannot train.")),
     save: () => Promise.reject(new Failed("This view is a file already.")),

@@ -9,9 +9,9 @@ import type { Next, Read, ReadQuestion, RunInfo } from "./protocol";
 
 export const MOST_MODELS = 4;
 const SAMPLE = "The value of the object is the name of the class";
-const SAMPLE_SOURCE = "The tall cat sees you";
+const SAMPLES = { pairs: "The tall cat sees you", labels: "the ending was not bad , and the music was wonderful" };
 // The families that a first visit shows, in this order; other runs are a click away.
-const FIRST = ["transformer", "gpt2", "backpack", "attentive", "lstm", "gru", "rnn", "ngram", "recurrent-translator", "transformer-translator"];
+const FIRST = ["transformer", "gpt2", "backpack", "attentive", "lstm", "gru", "rnn", "ngram", "recurrent-translator", "transformer-translator", "classifier", "captioner"];
 const PAUSE = 30; // milliseconds that typing must rest
 
 export interface Reading {
@@ -36,6 +36,7 @@ export function makeStore(channel: Channel) {
   const chosen = signal<string[]>([]); // ids; the first is the active model
   const text = signal(start.text ?? SAMPLE);
   const target = signal<string | null>(start.target);
+  const scene = signal(start.scene ?? 0); // the image of a captioner
   const words = signal(start.words);
   const site = signal<string | null>(start.site);
   const head = signal(start.head);
@@ -59,9 +60,10 @@ export function makeStore(channel: Channel) {
     const applied = current(histories.value[run] ?? EMPTY);
     return {
       run,
-      text: text.value,
-      target: own?.reads === "pairs" ? target.value : null,
-      words: words.value && own?.tokens !== "word",
+      text: own?.reads === "captions" ? "" : text.value,
+      target: own?.reads === "pairs" || own?.reads === "captions" ? target.value : null,
+      scene: own?.reads === "captions" ? scene.value : null,
+      words: words.value && own?.tokens !== "word" && own?.reads !== "captions",
       top: 12,
       edits: [...applied],
     };
@@ -90,7 +92,7 @@ export function makeStore(channel: Channel) {
 
   async function answer(run: string, wanted: ReadQuestion): Promise<void> {
     const latest = () => readings.value[run]?.question === wanted; // answers to older text are dropped
-    if (!wanted.text.trim()) {
+    if (!wanted.text.trim() && wanted.scene == null) {
       if (latest())
         readings.value = { ...readings.value, [run]: { question: wanted, read: null, of: null, error: null, asking: false } };
       return;
@@ -119,8 +121,8 @@ export function makeStore(channel: Channel) {
         chosen.value = kept.length ? kept : named.length ? named.slice(0, MOST_MODELS) : first ? [first.id] : [];
         if (start.edits.length && chosen.value[0] && !histories.value[chosen.value[0]])
           histories.value = { [chosen.value[0]]: change(EMPTY, start.edits) };
-        if (start.text === null && answer.runs.find((run) => run.id === chosen.value[0])?.reads === "pairs")
-          text.value = SAMPLE_SOURCE;
+        const reads = answer.runs.find((run) => run.id === chosen.value[0])?.reads;
+        if (start.text === null && (reads === "pairs" || reads === "labels")) text.value = SAMPLES[reads];
         runs.value = answer.runs;
       });
     } catch (error) {
@@ -146,7 +148,7 @@ export function makeStore(channel: Channel) {
 
   effects.push(effect(() => {
     if (runs.value === null) return;
-    void [text.value, target.value, words.value, histories.value];
+    void [text.value, target.value, scene.value, words.value, histories.value];
     const wanted = chosen.value;
     untracked(() => wanted.forEach(ask)); // an answer, such as an error, is no reason to ask again
   }));
@@ -157,6 +159,7 @@ export function makeStore(channel: Channel) {
     const names = chosen.value.flatMap((id) => runs.value!.filter((run) => run.id === id).map((run) => run.name));
     return encode({
       view: view.value, runs: names, text: text.value, target: target.value, words: words.value, site: site.value,
+      scene: runs.value!.find((run) => run.id === chosen.value[0])?.reads === "captions" ? scene.value : null,
       head: head.value, rows: rows.value, form: form.value, edits: [...edits.value],
     });
   };
@@ -175,7 +178,7 @@ export function makeStore(channel: Channel) {
   }
 
   return {
-    channel, host, address, view, runs, training, chosen, text, target, words, site, head, rows, form, place, hovered, readings,
+    channel, host, address, view, runs, training, chosen, text, target, scene, words, site, head, rows, form, place, hovered, readings,
     connection, theme, active, info, history, edits, reading, question, loadRuns, failed,
     retry: (run: string) => ask(run),
     close: () => effects.forEach((stop) => stop()),

@@ -8,22 +8,27 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor
 
+from regard.inside.image_pictures import png_uri
 from regard.inside.observe import Reading, distributions
-from regard.inside.record import Map, Record
+from regard.inside.record import Map, Record, ShownImage
 from regard.models.contract import LanguageModel
 from regard.page import protocol
+from regard.runs.run import Run
 from regard.tokens.contract import Tokenizer
 from regard.tokens.word_groups import word_groups
 
 TERMS = 12  # the largest terms of a prediction
+REGIONS = "regions"  # the site of the regions of an image
 
 
-def read_of(
-    record: Record, before: Record | None, kind: str, vocabulary: int, words: bool = False
-) -> protocol.Read:
-    """Return the predictions of a record, and its sites. `words`: the subwords were joined, or were words."""
-    axes = list[list[str]]()
-    sites = [_site(site_map, axes) for site_map in record.maps.values() if site_map.site.holds != "scores"]
+def read_of(run: Run | None, record: Record, before: Record | None, words: bool = False) -> protocol.Read:
+    """Return the predictions of a record, and its sites.
+
+    Without a run, the weights are from elsewhere. `words`: subwords were joined, or would have been.
+    """
+    axes, kind = list[list[str]](), "word" if run is None else run.tokenizer.kind
+    causal = run is not None and run.model.label_count is None
+    shown = [site_map for site_map in record.maps.values() if site_map.site.holds != "scores"]
     return protocol.Read(
         tokens=record.tokens,
         word=_word_numbers(record.tokens, "word" if words else kind),
@@ -34,13 +39,17 @@ def read_of(
         likeliest=[[(token, digits(p)) for token, p in place] for place in record.likeliest],
         given=record.given,
         before=None if before is None else _short(before.surprisal),
-        notes=record.notes,
+        # the first note of a labelled text tells the labels, which have an answer of their own
+        notes=record.notes if record.labels is None else record.notes[1:],
         kind=kind,
-        vocabulary=vocabulary,
+        vocabulary=0 if run is None else run.tokenizer.size,
         axes=axes,
-        sites=sites,
+        sites=[_site(site_map, axes, causal) for site_map in shown],
         terms=[_terms(record, place - 1) for place in range(len(record.tokens))],
         terms_of=None if record.parts is None else record.parts.of,
+        labels=None if run is None else _labels(run.config.labels, record, before or record),
+        image=picture_of(record.image),
+        right=None if record.right is None else sorted(record.right),
     )
 
 
@@ -79,7 +88,7 @@ def compared(
     return answers
 
 
-def _site(site_map: Map, axes: list[list[str]]) -> protocol.SiteInfo:
+def _site(site_map: Map, axes: list[list[str]], causal: bool) -> protocol.SiteInfo:
     def axis(names: tuple[str, ...]) -> int:
         if list(names) not in axes:
             axes.append(list(names))
@@ -95,14 +104,32 @@ def _site(site_map: Map, axes: list[list[str]]) -> protocol.SiteInfo:
         heads=list(site_map.heads),
         rows=axis(site_map.column_names[: site_map.rows[-1] + 1] if square else site_map.row_names),
         columns=axis(site_map.column_names) if site_map.weighs else -site_map.numbers.shape[2],
-        row_side="given" if site.rows == "given" else "read",
-        column_side="given" if site.columns == "given" else "read",
+        row_side=site.rows,
+        column_side=site.columns,
+        causal=causal and site_map.weighs and site.rows == site.columns == "read",
         first=site_map.first if square else site_map.rows[0],
         first_column=site_map.first,
         ahead=site_map.ahead,
         extra=site.extra is not None and site.columns == "read",
         most=1.0 if site_map.weighs else digits(float(site_map.numbers.abs().max())),
     )
+
+
+def _labels(names: Sequence[str], record: Record, before: Record) -> protocol.Next | None:
+    """Return the distribution of all labels, before and after the edits."""
+    if record.labels is None or before.labels is None:
+        return None
+    after, was = dict(record.labels), dict(before.labels)
+    chances = [protocol.Chance(names.index(name), name, was[name], share) for name, share in record.labels]
+    moved = sum(abs(after[name] - was[name]) for name in names) / 2
+    return protocol.Next(chances, None, None, None, moved)
+
+
+def picture_of(image: ShownImage | None) -> protocol.Picture | None:
+    if image is None:
+        return None
+    height, width, _ = image.pixels.shape
+    return protocol.Picture(png_uri(image.pixels), width, height, image.columns, list(image.boxes), REGIONS)
 
 
 def _word_numbers(tokens: list[str], kind: str) -> list[int]:

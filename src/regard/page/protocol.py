@@ -18,6 +18,7 @@ Name = Annotated[str, Field(max_length=200)]
 Count = Annotated[int, Field(ge=0, le=1 << 20)]
 # A byte stands for a weight up to 1 / gain: the weights of a long text are small.
 Gain = Annotated[float, Field(ge=1, le=1e6)]
+Reads = Literal["text", "pairs", "labels", "captions"]
 Edits = Annotated[tuple[dict[str, Any], ...], Field(max_length=MOST_EDITS)]
 
 
@@ -27,7 +28,8 @@ class ReadQuestion:
 
     run: Name
     text: Text
-    target: Text | None = None  # the translation that a translator reads; None: its own
+    target: Text | None = None  # the translation, or the caption, that the model reads; None: its own
+    scene: Count | None = None  # the number of the scene that a captioner sees
     words: bool = False  # join subwords
     top: Annotated[int, Field(ge=1, le=100)] = 8  # the likeliest next tokens at each position
     edits: Edits = ()
@@ -77,6 +79,13 @@ class NextQuestion:
 
 
 @dataclass(frozen=True)
+class ScenesQuestion:
+    """The scenes among which the image of a captioner is chosen."""
+
+    run: Name
+
+
+@dataclass(frozen=True)
 class WriteQuestion:
     """A text to go on from. `ids` are tokens that were written before, after the prompt."""
 
@@ -100,6 +109,39 @@ class SaveQuestion:
 
 
 @dataclass(frozen=True)
+class DoubtQuestion:
+    """How far attention can move at a prediction, and what other methods say of its words."""
+
+    of: ReadQuestion
+    place: Count  # the position after which the word is predicted; not for labels
+    word: Name | None = None  # the word or label; None: the one of the text, or the likeliest
+    epsilon: Annotated[float, Field(gt=0, lt=1)] = 0.01
+
+
+@dataclass(frozen=True)
+class SayQuestion:
+    """The least change of attention that makes the model say a word, or give a label."""
+
+    of: ReadQuestion
+    place: Count
+    say: Name
+
+
+@dataclass(frozen=True)
+class HeadsQuestion:
+    """What each head of a model does."""
+
+    run: Name
+
+
+@dataclass(frozen=True)
+class ForgetQuestion:
+    """How far back a model remembers."""
+
+    run: Name
+
+
+@dataclass(frozen=True)
 class WaitQuestion:
     """Ask again for an answer that takes long."""
 
@@ -115,7 +157,7 @@ class RunInfo:
     path: str  # as a command names the run
     family: str
     tokens: str  # the kind of tokens; "" if the list does not know
-    reads: Literal["text", "pairs"]
+    reads: Reads
     loss: float | None
 
 
@@ -136,8 +178,9 @@ class SiteInfo:
     heads: list[str]
     rows: int
     columns: int
-    row_side: Literal["read", "given"]
-    column_side: Literal["read", "given"]
+    row_side: Literal["read", "given", "whole"]
+    column_side: Literal["read", "given", "whole"]
+    causal: bool  # the future is hidden: a row sees the columns up to its own position
     first: int  # the position of the first row of the map
     first_column: int
     ahead: int  # 1: a row has the name of the token after its position
@@ -145,6 +188,39 @@ class SiteInfo:
     most: float  # the largest magnitude of values; 1 for weights
     block: int = 1  # the smallest block of cells that the map can show: above 1 in the file of a long text
     known: list[int] | None = None  # the rows whose numbers can be asked; None: all
+
+
+@dataclass(frozen=True)
+class Chance:
+    """A possible next token, or label, with its probability before and after the edits."""
+
+    id: int
+    token: str
+    before: float
+    after: float
+
+
+@dataclass(frozen=True)
+class Next:
+    """The distribution after a position. `moved` is half the sum of all absolute differences."""
+
+    chances: list[Chance]
+    true: Chance | None
+    true_rank_before: int | None
+    true_rank_after: int | None
+    moved: float
+
+
+@dataclass(frozen=True)
+class Picture:
+    """The image that a captioner sees, with its regions."""
+
+    data: str  # as a data URI
+    width: int
+    height: int
+    columns: int  # of the grid of regions
+    boxes: list[tuple[float, float, float, float]]  # left, top, right and bottom of each region, in pixels
+    site: str  # the site whose rows are the regions: an edit there hides a region
 
 
 @dataclass(frozen=True)
@@ -167,6 +243,9 @@ class Read:
     sites: list[SiteInfo]
     terms: list[list[tuple[str, float]]]  # the terms of the prediction of each token, the largest first
     terms_of: Literal["probability", "score"] | None
+    labels: Next | None  # of a classifier: the distribution of all labels
+    image: Picture | None
+    right: list[tuple[int, int]] | None = None  # the gold links as (row, column), if they are known
 
 
 @dataclass(frozen=True)
@@ -177,24 +256,151 @@ class Rows:
 
 
 @dataclass(frozen=True)
-class Chance:
-    """A possible next token with its probability before and after the edits."""
+class Scene:
+    """A drawn scene."""
 
     id: int
-    token: str
-    before: float
-    after: float
+    data: str  # as a data URI
+    caption: str  # the right one
 
 
 @dataclass(frozen=True)
-class Next:
-    """The distribution after a position. `moved` is half the sum of all absolute differences."""
+class Scenes:
+    """The scenes to choose from. `regard scenes FOLDER --unseen --count N` writes the same ones."""
 
-    chances: list[Chance]
-    true: Chance | None
-    true_rank_before: int | None
-    true_rank_after: int | None
-    moved: float
+    scenes: list[Scene]
+
+
+@dataclass(frozen=True)
+class Stage:
+    """What a long measurement does now."""
+
+    about: str
+    done: int  # stages before this one
+    of: int
+
+
+@dataclass(frozen=True)
+class MovedWeights:
+    """How far the weights of a site can move while the prediction stays. Divergences are in nats."""
+
+    name: str
+    divergence: float
+    most: float  # of any weights
+    variation: float  # of the prediction there
+    entropy: float  # of the model's own weights, as a share of the largest
+    permuted_divergence: float
+    permuted_variation: float
+    uniform_divergence: float
+    uniform_variation: float
+
+
+@dataclass(frozen=True)
+class Method:
+    """The scores of the words by one method, and the judgement of its order of words."""
+
+    name: str
+    scores: list[float]  # none of random orders
+    comprehensiveness: float
+    sufficiency: float
+
+
+@dataclass(frozen=True)
+class Doubted:
+    """The measurements of one prediction."""
+
+    words: list[str]
+    target: str
+    probability: float
+    epsilon: float
+    moved: list[MovedWeights]
+    own: list[float]  # the mean weight on each word
+    farthest: list[float]  # where all sites were moved farthest
+    methods: list[Method]
+    disagreements: list[list[float]]  # shares of pairs of words that two methods order differently
+    image: Picture | None  # whose regions the words are
+
+
+@dataclass(frozen=True)
+class LeastMove:
+    """A part of a change: the share of the weight of one word that goes to another."""
+
+    site: str
+    head: int | None
+    source: str
+    to: str
+    share: float
+
+
+@dataclass(frozen=True)
+class LeastChange:
+    """The least change in some sites that makes the model say a word. `moved` is None if none was found."""
+
+    name: str
+    moved: float | None
+    before: float
+    after: float  # or the highest probability that was reached
+    moves: list[LeastMove]
+    edits: list[dict[str, Any]]
+
+
+@dataclass(frozen=True)
+class Said:
+    """The changes of each site alone and of all sites together."""
+
+    word: str
+    changes: list[LeastChange]
+
+
+@dataclass(frozen=True)
+class HeadScore:
+    """The share of a head's weight on the positions of a definition, and chance."""
+
+    kind: str
+    value: float
+    chance: float
+
+
+@dataclass(frozen=True)
+class HeadInfo:
+    """What a head does."""
+
+    site: str
+    head: int
+    label: str | None
+    entropy: float
+    scores: list[HeadScore]
+
+
+@dataclass(frozen=True)
+class Heads:
+    """What each head does, with the definitions of the labels."""
+
+    heads: list[HeadInfo]
+    kinds: dict[str, str]
+    notes: list[str]
+
+
+@dataclass(frozen=True)
+class Rise:
+    """The rise of the loss if what lies beyond the last words is cut off, shuffled or thinned out."""
+
+    change: str
+    beyond: int
+    rise: float
+    error: float
+
+
+@dataclass(frozen=True)
+class Forgotten:
+    """How far back a model remembers. Curves are (distance, number)."""
+
+    loss: float
+    words: int
+    reach: list[tuple[int, float]]
+    rises: list[Rise]
+    holds: dict[str, list[tuple[int, float]]]
+    notes: list[str]
 
 
 @dataclass(frozen=True)
@@ -289,6 +495,11 @@ QUESTIONS = (
     TileQuestion,
     MosaicQuestion,
     NextQuestion,
+    ScenesQuestion,
+    DoubtQuestion,
+    SayQuestion,
+    HeadsQuestion,
+    ForgetQuestion,
     WriteQuestion,
     SaveQuestion,
     WaitQuestion,
@@ -297,10 +508,25 @@ ANSWERS = (
     RunInfo,
     Runs,
     SiteInfo,
-    Read,
-    Rows,
     Chance,
     Next,
+    Picture,
+    Read,
+    Rows,
+    Scene,
+    Scenes,
+    Stage,
+    MovedWeights,
+    Method,
+    Doubted,
+    LeastMove,
+    LeastChange,
+    Said,
+    HeadScore,
+    HeadInfo,
+    Heads,
+    Rise,
+    Forgotten,
     Piece,
     Progress,
     Packed,
@@ -310,6 +536,8 @@ ANSWERS = (
     Recording,
     Answer,
 )
+# The questions about a run, and not about a reading.
+OF_RUN = (ReadQuestion, ScenesQuestion, HeadsQuestion, ForgetQuestion, WriteQuestion)
 
 
 def to_json(message: Any) -> str:

@@ -13,24 +13,31 @@ from collections.abc import Callable, Hashable, Iterator
 from pathlib import Path
 from typing import Any, TypeVar, final
 
+import torch
 from torch import Tensor
 
 from regard.errors import UserError
 from regard.inside.by_words import by_words
+from regard.inside.caption_reading import caption_reading
 from regard.inside.edit_model import edited
+from regard.inside.image_pictures import png_uri
 from regard.inside.observe import Reading, Wanted, distribution, observe, plain_reading
+from regard.inside.observe_labels import observe_labels
 from regard.inside.record import Record
 from regard.inside.source_reading import translation_reading
-from regard.models.contract import LanguageModel
+from regard.models.model import Model
 from regard.page import protocol
 from regard.page.answers import digits, next_of, read_of
-from regard.page.cells import band, small_maps, tile
+from regard.page.scenes import chosen_image, scenes
+from regard.page.tiles import as_bytes, band, coarse
 from regard.probabilities.decoder import Writing, generate
 from regard.probabilities.sampling import Sampling
+from regard.runs.captioned import given_images
 from regard.runs.formats import load
+from regard.runs.labelled import require_labeller
 from regard.runs.run import Run
 
-KEPT = 4  # records and edited models that are remembered
+KEPT = 6  # records and edited models that are remembered
 BANDS = 24  # bands of rows of maps that are remembered
 T = TypeVar("T")
 
@@ -66,44 +73,61 @@ class Readings:
         text = json.dumps(edits)
         return self._edited.get(text, lambda: edited(self.run, text))
 
-    def _reading(self, question: protocol.ReadQuestion) -> Reading:
-        """Return the input. A translator without a target reads its own translation under the edits."""
+    def reading(self, question: protocol.ReadQuestion) -> Reading:
+        """Return the input. Without a target, a model with a source reads its own words under the edits."""
 
         def make() -> Reading:
             if self.run.language_model.given is None:
                 return plain_reading(self.run.tokenizer, question.text)
             own = question.target is None or not question.target.strip()
             changed = self.model_under(question.edits if own else ())
+            if self.run.model.reads == "captions":
+                image = chosen_image(given_images(changed), question.scene)
+                return caption_reading(changed, image, "" if own else question.target or "")
             return translation_reading(changed, question.text, None if own else question.target)
 
         edits = json.dumps(question.edits) if self.run.language_model.given is not None else ""
-        return self._inputs.get((question.text, question.target, edits), make)
+        return self._inputs.get((question.text, question.target, question.scene, edits), make)
 
     def record(self, question: protocol.ReadQuestion, with_edits: bool = True) -> Record:
         """Return the record of a text, with or without the edits of the question."""
         edits = question.edits if with_edits else ()
-        key = _key(question if with_edits else dataclasses.replace(question, edits=()))
 
         def make() -> Record:
-            reading, run = self._reading(question), self.model_under(edits)
-            record = observe(
-                run.language_model,
-                run.tokenizer,
-                reading,
-                Wanted(_sites(run.language_model), top=question.top),
-            )
-            return by_words(record) if self._joined(question) else record
+            if self._joined(question):
+                return by_words(self.record(dataclasses.replace(question, words=False), with_edits))
+            run = self.model_under(edits)
+            wanted = Wanted(_sites(run.model), top=question.top)
+            if run.model.label_count is not None:
+                names = run.config.labels
+                every = dataclasses.replace(wanted, top=len(names))
+                return observe_labels(require_labeller(run), run.tokenizer, names, question.text, every)
+            return observe(run.language_model, run.tokenizer, self.reading(question), wanted)
 
-        return self._records.get(key, make)
+        if with_edits or self.run.model.source_size is None:
+            return self._records.get((True, _key(dataclasses.replace(question, edits=edits))), make)
+        # a model with a source may read words that it wrote under the edits
+        return self._records.get((False, _key(question)), make)
 
     def _joined(self, question: protocol.ReadQuestion) -> bool:
-        return question.words and self.run.tokenizer.kind != "word"
+        subwords = self.run.tokenizer.kind != "word"
+        return question.words and subwords and self.run.model.reads != "captions"
 
     def read(self, question: protocol.ReadQuestion) -> protocol.Read:
         record = self.record(question)
         before = self.record(question, with_edits=False) if question.edits else None
-        run = self.run
-        return read_of(record, before, run.tokenizer.kind, run.tokenizer.size, question.words)
+        return read_of(self.run, record, before, question.words)
+
+    def scenes(self, question: protocol.ScenesQuestion) -> protocol.Scenes:
+        """Return the scenes to choose from."""
+        pictures, captions = scenes()
+        given_images(self.run)  # refuses a run that sees no image
+        return protocol.Scenes(
+            [
+                protocol.Scene(number, png_uri(pixels), caption)
+                for number, (pixels, caption) in enumerate(zip(pictures, captions, strict=True))
+            ]
+        )
 
     def rows(self, question: protocol.RowsQuestion) -> protocol.Rows:
         part_HQK = self.record(question.of).map(question.site).tile(list(question.rows))
@@ -111,20 +135,27 @@ class Readings:
 
     def tile(self, question: protocol.TileQuestion) -> bytes:
         """Return a byte for each block of cells, row by row; cells past the end of the map are 0."""
-        site_map = self.record(question.of).map(question.site)
-        shift = (question.column - site_map.first) % question.block
+        site_map, block = self.record(question.of).map(question.site), question.block
+        first, shift = divmod(question.column - site_map.first, block)
         # All tiles of a band of rows are cut from the same numbers: the rows are computed once.
-        shape = (question.site, question.head, question.row, question.rows, question.block, shift)
-        band_QK = self._bands.get((_key(question.of), shape), lambda: band(site_map, question, shift))
-        return tile(band_QK, site_map, question)
+        key = (_key(question.of), question.site, question.head, question.row, question.rows, block, shift)
+        band_QK = self._bands.get(key, lambda: band(site_map, question, shift))
+        part_QK = band_QK[:, first : first + -(-question.columns // block)]
+        missing = -(-question.columns // block) - part_QK.shape[1]
+        below = -(-question.rows // block) - part_QK.shape[0]
+        return as_bytes(torch.nn.functional.pad(part_QK, (0, missing, 0, below)), site_map, question.gain)
 
     def mosaic(self, question: protocol.MosaicQuestion) -> bytes:
         """Return (sites, heads, size, size) bytes. Rows and columns are pooled, the largest is kept."""
-        record = self.record(question.of)
-        return b"".join(small_maps(record.map(site), question) for site in question.sites)
+        parts, record = list[bytes](), self.record(question.of)
+        for site in question.sites:
+            site_map = record.map(site)
+            for head_QK in coarse(site_map, question.size):
+                parts.append(as_bytes(head_QK, site_map, question.gain))
+        return b"".join(parts)
 
     def next(self, question: protocol.NextQuestion) -> protocol.Next:
-        reading, of = self._reading(question.of), question.of
+        reading, of = self.reading(question.of), question.of
 
         def probabilities(edits: protocol.Edits) -> Tensor:
             model = self.model_under(edits).language_model
@@ -139,7 +170,8 @@ class Readings:
         """Yield one token after the other, as `regard generate` writes them."""
         run, tokenizer = self.model_under(question.edits), self.run.tokenizer
         if run.language_model.given is not None:
-            raise UserError("a translator does not go on from a text: read a sentence with it instead")
+            does = run.language_model.does
+            raise UserError(f"this run {does} and does not go on from a text: see its Reading and Attention")
         if any(token >= tokenizer.size for token in question.ids):
             raise UserError("this text was written by another model: begin again")
         ids = [tokenizer.start, *tokenizer.prompt(question.prompt)]
@@ -170,11 +202,11 @@ class Readings:
             )
 
 
-def _sites(model: LanguageModel) -> list[str]:
+def _sites(model: Model) -> list[str]:
     """Return the sites that the lab shows: those with weights, and those that carry memory."""
     return [name for name, site in model.sites().items() if site.holds == "weights" or site.remembers]
 
 
 def _key(question: protocol.ReadQuestion) -> Hashable:
     edits = json.dumps(question.edits)
-    return question.text, question.target, question.words, question.top, edits
+    return question.text, question.target, question.scene, question.words, question.top, edits

@@ -26,6 +26,7 @@ from regard.page.answers import compared, read_of
 from regard.page.protocol import (
     Next,
     Packed,
+    Read,
     RecordedMap,
     RecordedModel,
     RecordedVersion,
@@ -59,18 +60,18 @@ class Source:
         return "" if self.run is None else f"{self.run.model.family} · {self.name}"
 
     @property
-    def vocabulary(self) -> int:
-        return 0 if self.run is None else self.run.tokenizer.size
-
-    @property
     def info(self) -> RunInfo:
+        """Describe the run, or the record that comes from no run."""
         run = self.run
         if run is None:
             return RunInfo("r0", self.name, "", "", "word", "text", None)
-        reads: Literal["text", "pairs"] = "pairs" if run.source is not None else "text"
-        return RunInfo(
-            "r0", self.name, str(run), run.model.family, run.tokenizer.kind, reads, run.config.loss
-        )
+        reads: Literal["text", "pairs", "labels", "captions"] = "text"
+        if run.model.reads in ("pairs", "captions"):
+            reads = run.model.reads
+        elif run.model.label_count is not None:
+            reads = "labels"
+        family, tokens = run.model.family, run.tokenizer.kind
+        return RunInfo("r0", self.name, str(run), family, tokens, reads, run.config.loss)
 
     def next(self) -> list[Next]:
         """Return the distributions with and without the edits."""
@@ -86,33 +87,31 @@ class Source:
             items["target"] = self.target
         if self.edits:
             items["edit"] = json.dumps(self.edits)
-        long = any(_block(site_map) > 1 for site_map in record.maps.values())
-        return (
-            f"#{'attend' if record.maps else 'read'}?{urlencode(items | ({'form': 'map'} if long else {}))}"
-        )
+        if any(_block(site_map) > 1 for site_map in record.maps.values()):
+            items["form"] = "map"
+        return f"#{'attend' if record.maps else 'read'}?{urlencode(items)}"
 
 
 def file_of(title: str, record: Record, before: Record | None, source: Source) -> str:
     """Return the page of one record."""
-    model = recorded(source.info, record, before, source.next(), source.words, source.vocabulary)
+    model = recorded(source.info, source.run, record, before, source.next(), source.words)
     return page(Recording(source.title or title, source.view(record), [model]), title)
 
 
 def recorded(
     info: RunInfo,
+    run: Run | None,
     record: Record,
     before: Record | None,
     next: list[Next],
     words: bool = False,
-    vocabulary: int = 0,
 ) -> RecordedModel:
     """Return what a model said, without and with the edits."""
     versions = [record] if before is None else [record, before]
     sizes = (site_map.numbers.numel() for one in versions for site_map in one.maps.values())
     levels = 255 if sum(sizes) > FEW else 65535
-    after, *rest = (
-        _version(one, before if one is record else None, info, words, levels, vocabulary) for one in versions
-    )
+    reads = [read_of(run, record, before, words), *(read_of(run, one, None, words) for one in versions[1:])]
+    after, *rest = (_version(one, read, levels) for one, read in zip(versions, reads, strict=True))
     return RecordedModel(info, after, rest[0] if rest else None, next)
 
 
@@ -152,10 +151,7 @@ def _hash(text: str) -> str:
     return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
 
 
-def _version(
-    record: Record, before: Record | None, info: RunInfo, words: bool, levels: int, vocabulary: int
-) -> RecordedVersion:
-    read = read_of(record, before, info.tokens, vocabulary, words)
+def _version(record: Record, read: Read, levels: int) -> RecordedVersion:
     maps, sites = dict[str, RecordedMap](), list[SiteInfo]()
     for site in read.sites:
         site_map = record.maps[site.name]

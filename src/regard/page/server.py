@@ -11,7 +11,8 @@ import traceback
 from collections.abc import AsyncIterator, Callable
 from concurrent.futures import CancelledError, Future
 from importlib.resources import files
-from typing import Any, TypeVar, final
+from operator import attrgetter
+from typing import Any, final
 
 from fastapi import FastAPI, Request, Response
 from starlette.responses import StreamingResponse
@@ -28,7 +29,22 @@ PATIENCE = 8.0  # seconds until an answer gets a ticket
 FORGET = 30.0  # seconds until an answer for which nobody asks is forgotten
 STREAMS = 8  # texts that are written at a time
 TYPES = {"lab.js": "text/javascript", "lab.css": "text/css"}
-Q = TypeVar("Q")
+# The questions that have one answer, and those whose answers come piece by piece, with their methods.
+ASKED = {
+    "read": protocol.ReadQuestion,
+    "rows": protocol.RowsQuestion,
+    "tile": protocol.TileQuestion,
+    "mosaic": protocol.MosaicQuestion,
+    "next": protocol.NextQuestion,
+    "scenes": protocol.ScenesQuestion,
+}
+STREAMED = {
+    "write": (protocol.WriteQuestion, "readings.write"),
+    "doubt": (protocol.DoubtQuestion, "measures.doubt"),
+    "say": (protocol.SayQuestion, "measures.say"),
+    "heads": (protocol.HeadsQuestion, "measures.heads"),
+    "forget": (protocol.ForgetQuestion, "measures.forget"),
+}
 
 
 @final
@@ -50,15 +66,10 @@ class Lab:
         app.add_api_route("/api/training", self.progress, methods=["GET"])
         app.add_api_route("/api/train", self.train, methods=["POST"])
         app.add_api_route("/api/wait", self.wait, methods=["POST"])
-        app.add_api_route("/api/write", self.write, methods=["POST"])
-        for name, kind, method in (
-            ("read", protocol.ReadQuestion, "read"),
-            ("rows", protocol.RowsQuestion, "rows"),
-            ("tile", protocol.TileQuestion, "tile"),
-            ("mosaic", protocol.MosaicQuestion, "mosaic"),
-            ("next", protocol.NextQuestion, "next"),
-        ):
-            app.add_api_route(f"/api/{name}", self._asker(kind, method), methods=["POST"])
+        for name, kind in ASKED.items():
+            app.add_api_route(f"/api/{name}", self._asker(kind, f"readings.{name}"), methods=["POST"])
+        for name, (kind, method) in STREAMED.items():
+            app.add_api_route(f"/api/{name}", self._streamer(kind, method), methods=["POST"])
         return app
 
     async def shell(self) -> Response:
@@ -78,10 +89,9 @@ class Lab:
         async def ask(request: Request) -> Response:
             try:
                 question = parse_json(kind, await request.body(), "the question")
-                read = question if isinstance(question, protocol.ReadQuestion) else question.of
                 view = request.headers.get("x-lab-view", "")[:100]
-                work = _worded(lambda readings: getattr(readings, method)(question))
-                future = self._worker(read.run).ask(view, work)
+                work = _worded(lambda opened: attrgetter(method)(opened)(question))
+                future = self._worker(_run_of(question)).ask(view, work)
             except UserError as error:
                 return _json(Answer("failed", error=_reason(error)))
             return await self._answer(future, request)
@@ -118,17 +128,23 @@ class Lab:
         if future is not None:
             future.cancel()
 
-    async def write(self, request: Request) -> Response:
-        try:
-            question = parse_json(protocol.WriteQuestion, await request.body(), "the question")
-            worker = self._worker(question.run)
-            if self._streams >= STREAMS:
-                raise UserError("too many texts are written at once: stop one first")
-        except UserError as error:
-            return _json(Answer("failed", error=_reason(error)))
-        return StreamingResponse(self._pieces(worker, question), media_type="text/event-stream")
+    def _streamer(self, kind: type[Any], method: str) -> Callable[[Request], Any]:
+        """Return a route that sends each piece of an answer as soon as it is there."""
 
-    async def _pieces(self, worker: Worker[Any], question: protocol.WriteQuestion) -> AsyncIterator[str]:
+        async def stream(request: Request) -> Response:
+            try:
+                question = parse_json(kind, await request.body(), "the question")
+                worker = self._worker(_run_of(question))
+                if self._streams >= STREAMS:
+                    raise UserError("too many texts and measurements are made at once: stop one first")
+            except UserError as error:
+                return _json(Answer("failed", error=_reason(error)))
+            work = _worded(lambda opened: attrgetter(method)(opened)(question))
+            return StreamingResponse(self._pieces(worker, work), media_type="text/event-stream")
+
+        return stream
+
+    async def _pieces(self, worker: Worker[Any], work: Callable[[Any], Any]) -> AsyncIterator[str]:
         """Yield server-sent events. The stream stops when the page goes away: then `finally` runs."""
         loop, queue = asyncio.get_running_loop(), asyncio.Queue[Any]()
 
@@ -138,7 +154,7 @@ class Lab:
         self._streams += 1
         stream = None
         try:
-            stream = worker.stream(_worded(lambda readings: readings.write(question)), send)
+            stream = worker.stream(work, send)
             while (piece := await queue.get()) is not None:
                 if isinstance(piece, Exception):
                     yield _event(Answer("failed", error=_reason(piece)))
@@ -157,9 +173,9 @@ class Lab:
             path = self._catalogue.path(run)
 
             def open_run() -> Any:
-                from regard.page.readings import Readings  # imports torch, in the worker's thread
+                from regard.page.measures import Opened  # imports torch, in the worker's thread
 
-                return Readings(path)
+                return Opened(path)
 
             self._workers[run] = Worker(open_run)
         return self._workers[run]
@@ -167,15 +183,20 @@ class Lab:
     def warm(self) -> None:
         """Open the first run before the first question."""
         for info in self._catalogue.infos()[:1]:
-            self._worker(info.id).ask("warm", lambda readings: None)
+            self._worker(info.id).ask("warm", lambda opened: None)
+
+
+def _run_of(question: Any) -> str:
+    """Return the run of a question, or of the reading that it is about."""
+    return str(question.run if isinstance(question, protocol.OF_RUN) else question.of.run)
 
 
 def _worded(work: Callable[[Any], Any]) -> Callable[[Any], Any]:
     """Return the work, with errors of memory in words. (Warnings of a worker have no reader.)"""
 
-    def worded(readings: Any) -> Any:
+    def worded(opened: Any) -> Any:
         try:
-            return work(readings)
+            return work(opened)
         except (MemoryError, RuntimeError) as error:
             if isinstance(error, MemoryError) or "memory" in str(error):
                 raise UserError("the machine has too little memory for this text: shorten it") from None

@@ -24,7 +24,7 @@ from regard.runs.labelled import require_labeller
 from regard.runs.run import Run
 from regard.tables import Table, TableRows
 from regard.verbs.arguments import Edits, File, Names, Numbers, Out, RunLike
-from regard.verbs.look_image import caption_reading
+from regard.verbs.look_image import image_reading
 from regard.verbs.look_text import print_record
 from regard.verbs.options import Argument
 from regard.verbs.parsing import parse
@@ -155,11 +155,12 @@ def _observer(
 
     else:
         reading = None
+        every = replace(wanted, top=max(wanted.top, len(run.config.labels)))
         if target is not None or gold is not None:
             raise UserError(f"`target` and `gold` are for translators; {run.model.family} does not translate")
 
         def observed(run: Run) -> Record:
-            return observe_labels(require_labeller(run), run.tokenizer, run.config.labels, text, wanted)
+            return observe_labels(require_labeller(run), run.tokenizer, run.config.labels, text, every)
 
     return (lambda run: by_words(observed(run))) if words else observed, reading
 
@@ -167,7 +168,7 @@ def _observer(
 def _reading(run: Run, text: str, image: File, target: Target, gold: str | None, words: bool) -> Reading:
     if run.model.reads == "captions":
         _refuse_of_sentences(target, gold, words)
-        return caption_reading(run, image, text)
+        return image_reading(run, image, text)
     if image is not None:
         raise UserError(f"`image` is for captioners; {run.model.family} does not read images")
     if run.language_model.given is None:
