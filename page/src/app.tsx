@@ -1,19 +1,31 @@
+import type { ComponentChildren } from "preact";
 import { useEffect } from "preact/hooks";
-import type { View } from "./address";
+import { VIEWS, type View } from "./address";
 import { Attend } from "./attend";
 import { useStore } from "./context";
+import { DoubtView } from "./doubt";
 import { Hints } from "./hints";
+import { MemoryView } from "./memory";
 import { Models } from "./models";
 import { ReadView } from "./read";
 import { Scenes } from "./scenes";
 import { TrainView } from "./train";
 import { WriteView } from "./write";
 
-const VIEWS: readonly (readonly [View, string])[] = [
-  ["read", "Reading"],
-  ["attend", "Attention"],
-  ["write", "Writing"],
-];
+const TITLES: Record<View, string> = {
+  read: "Reading",
+  attend: "Attention",
+  write: "Writing",
+  doubt: "Doubt",
+  memory: "Memory",
+};
+const SHOWN: Record<View, () => ComponentChildren> = {
+  read: () => <ReadView />,
+  attend: () => <Attend />,
+  write: () => <WriteView />,
+  doubt: () => <DoubtView />,
+  memory: () => <MemoryView />,
+};
 
 export function App() {
   const store = useStore();
@@ -64,7 +76,7 @@ function Current() {
   const { view } = useStore();
   return (
     <div id="view" role="tabpanel" aria-labelledby={`tab-${view.value}`} data-view={view.value}>
-      {view.value === "read" ? <ReadView /> : view.value === "attend" ? <Attend /> : <WriteView />}
+      {SHOWN[view.value]()}
     </div>
   );
 }
@@ -74,8 +86,7 @@ function Header() {
   const keys = (event: KeyboardEvent) => {
     const step = event.key === "ArrowRight" ? 1 : event.key === "ArrowLeft" ? -1 : 0;
     if (!step) return;
-    const place = VIEWS.findIndex(([name]) => name === view.value);
-    const [next] = VIEWS[(place + step + VIEWS.length) % VIEWS.length]!;
+    const next = VIEWS[(VIEWS.indexOf(view.value) + step + VIEWS.length) % VIEWS.length]!;
     view.value = next;
     document.getElementById(`tab-${next}`)?.focus();
   };
@@ -86,7 +97,7 @@ function Header() {
         regard <span>lab</span>
       </h1>
       <div role="tablist" aria-label="Views" class="tabs" onKeyDown={keys}>
-        {VIEWS.map(([name, title]) => (
+        {VIEWS.map((name) => (
           <button
             key={name}
             id={`tab-${name}`}
@@ -96,7 +107,7 @@ function Header() {
             tabIndex={view.value === name ? 0 : -1}
             onClick={() => (view.value = name)}
           >
-            {title}
+            {TITLES[name]}
           </button>
         ))}
       </div>

@@ -162,6 +162,9 @@ class Lab:
                 if isinstance(piece, Exception):
                     yield _event(Answer("failed", error=_reason(piece)))
                     return
+                if not isinstance(piece, protocol.Piece | protocol.Stage):
+                    yield _event(Answer("done", result=piece))
+                    return
                 yield _event(Answer("working", result=piece))
             yield _event(Answer("done"))
         except UserError as error:
