@@ -69,6 +69,15 @@ class Lab:
         assert answer["state"] == "done", answer
         return answer["result"]
 
+    def pieces(self, kind: str, question: dict[str, Any]) -> tuple[list[Any], Any]:
+        """Follow a stream to its end: the pieces, and the result if it has one."""
+        status, headers, body = self.send(f"/api/{kind}", json.dumps(question).encode())
+        assert status == 200
+        assert headers["content-type"].startswith("text/event-stream"), body
+        events = [json.loads(line[6:]) for line in body.decode().split("\n\n") if line]
+        assert [event["state"] for event in events] == ["working"] * (len(events) - 1) + ["done"], events[-1]
+        return [event["result"] for event in events[:-1]], events[-1]["result"]
+
     def run(self, name: str) -> str:
         status, _, body = self.send("/api/runs")
         assert status == 200
@@ -313,12 +322,7 @@ def test_rows_and_tiles_are_those_of_the_record(lab, lab_runs):
 def test_writing_is_that_of_generate_and_goes_on_from_a_choice(lab, lab_runs):
     def write(**more: Any) -> list[dict[str, Any]]:
         question = {"run": lab.run("transformer"), "prompt": "a b", "length": 6, "temperature": 0.0, **more}
-        status, headers, body = lab.send("/api/write", json.dumps(question).encode())
-        assert status == 200
-        assert headers["content-type"].startswith("text/event-stream")
-        events = [json.loads(line[6:]) for line in body.decode().split("\n\n") if line]
-        assert events[-1]["state"] == "done"
-        return [event["result"] for event in events[:-1]]
+        return lab.pieces("write", question)[0]
 
     pieces = write()
     (text,) = regard.generate(str(lab_runs / "runs" / "transformer"), "a b", length=6, temperature=0.0)
@@ -363,9 +367,11 @@ def test_a_caption_under_an_edit_is_that_of_look(lab, lab_runs, tmp_path):
     edits = [{"do": "zero", "site": "regions", "rows": [9, 10]}]
     (caption,) = regard.caption(run, image, edit=json.dumps(edits))[0]
     of = {"run": lab.run("captions"), "text": "", "scene": 7, "edits": edits}
+    own = lab.done("read", of)
+    assert own["tokens"][1:] == caption.tokens  # the model captions what it still sees
+    of["target"] = "a red ring"
     read = lab.done("read", of)
-    assert read["tokens"][1:] == caption.tokens  # the model captions what it still sees
-    looked = regard.look(run, caption.text, image=image, edit=json.dumps(edits))
+    looked = regard.look(run, "a red ring", image=image, edit=json.dumps(edits))
     assert read["surprisal"][1:] == pytest.approx(looked.record.surprisal[1:], rel=1e-5)
     assert looked.before is not None
     assert read["before"][1:] == pytest.approx(looked.before.surprisal[1:], rel=1e-5)
@@ -392,3 +398,70 @@ def test_what_a_model_cannot_read_is_one_line(lab, run, more, said):
     answer = lab.ask("read", {"run": lab.run(run), **more})
     assert answer["state"] == "failed"
     assert said in answer["error"]
+
+
+@pytest.mark.parametrize(
+    "edits", [[], [{"do": "silence", "site": SITE, "heads": [1]}]], ids=["plain", "edited"]
+)
+def test_doubts_are_those_of_doubt(lab, lab_runs, edits):
+    run, edit = str(lab_runs / "runs" / "transformer"), json.dumps(edits) if edits else None
+    doubted = regard.doubt(run, TEXT, position=4, edit=edit)
+    of = {"run": lab.run("transformer"), "text": TEXT, "edits": edits}
+    stages, found = lab.pieces("doubt", {"of": of, "place": 4})
+    assert [(stage["done"], stage["of"]) for stage in stages] == [(0, 3), (1, 3), (2, 3)]
+    assert (found["words"], found["target"]) == (doubted.words, doubted.target)
+    assert found["probability"] == pytest.approx(doubted.probability)
+    moved = [(one.name, one.divergence, one.most) for one in doubted.moved]
+    assert [(one["name"], one["divergence"], one["most"]) for one in found["moved"]] == [
+        (name, pytest.approx(divergence, rel=1e-4), pytest.approx(most)) for name, divergence, most in moved
+    ]
+    assert found["farthest"] == pytest.approx(doubted.moved_words, abs=1e-4)
+    methods = {one["name"]: one for one in found["methods"]}
+    for attribution, judgement in zip(doubted.attributions, doubted.judgements, strict=False):
+        assert methods[attribution.method]["scores"] == pytest.approx(attribution.scores, abs=1e-5)
+        judged = methods[judgement.method]["comprehensiveness"]
+        assert judged == pytest.approx(judgement.comprehensiveness, abs=1e-5)
+
+
+def test_a_least_change_is_that_of_doubt_and_says_the_word(lab, lab_runs):
+    run = str(lab_runs / "runs" / "transformer")
+    likeliest = regard.look(run, TEXT).record.likeliest[-1]
+    say = likeliest[1][0]
+    doubted = regard.doubt(run, TEXT, say=say)
+    of = {"run": lab.run("transformer"), "text": TEXT}
+    stages, found = lab.pieces("say", {"of": of, "place": 6, "say": say})
+    assert len(stages) == len(doubted.changes)
+    moved = [one.moved for one in doubted.changes]
+    assert [one["moved"] for one in found["changes"]] == [
+        None if own is None else pytest.approx(own, rel=1e-4) for own in moved
+    ]
+    reached = [one for one in found["changes"] if one["moved"] is not None]
+    for one in reached:
+        after = lab.done("next", {"of": {**of, "edits": one["edits"]}, "place": 6})["chances"]
+        assert after[0]["token"] == say
+    answer = json.loads(
+        lab.send("/api/say", json.dumps({"of": of, "place": 6, "say": "zebra"}).encode())[2][6:]
+    )
+    assert answer["state"] == "failed"
+    assert "zebra" in answer["error"]
+
+
+def test_heads_and_forgetting_are_those_of_the_verbs(lab, lab_runs):
+    run = str(lab_runs / "runs" / "transformer")
+    _, found = lab.pieces("heads", {"run": lab.run("transformer")})
+    report = regard.heads(run)
+    assert [(one["site"], one["label"]) for one in found["heads"]] == [
+        (head.site, head.label) for head in report.heads
+    ]
+    assert [one["head"] for one in found["heads"]] == [0, 1, 2, 0, 1, 2]
+    for one, head in zip(found["heads"], report.heads, strict=True):
+        scores = {score["kind"]: score["value"] for score in one["scores"]}
+        assert scores == pytest.approx({kind: score.value for kind, score in head.scores.items()})
+    stages, found = lab.pieces("forget", {"run": lab.run("transformer")})
+    (forgot,) = regard.forget(run).results
+    assert len(stages) == 4
+    assert dict(map(tuple, found["reach"])) == pytest.approx(forgot.reach)
+    assert [one["rise"] for one in found["rises"]] == pytest.approx(
+        [one.rise for one in forgot.rises], abs=1e-6
+    )
+    assert found["loss"] == pytest.approx(forgot.loss)

@@ -309,6 +309,42 @@ def test_a_captioner_shows_its_weights_over_the_image_and_hides_regions(visit):
     assert "scene=4" in page.evaluate("location.hash")
 
 
+def test_a_prediction_is_doubted_and_made_to_say_another_word(visit):
+    page = visit(link("a b a c a b"))
+    page.locator('.tokens [data-place="5"]').click()
+    page.click("text=How far can the attention move?")
+    page.wait_for_selector(".gauges tbody tr")
+    assert page.locator('[data-place="5"]').get_attribute("aria-selected") == "true"
+    assert words(page, ".doubt .bars.two tbody th") == ["a", "b", "a", "c"]
+    accessible(page)
+    page.locator(".say .buttons button").first.click()
+    page.wait_for_selector(".say .moves, .say .note")
+    assert page.locator(".say .primary").count() or "highest probability" in page.inner_text(".say")
+    if page.locator(".say .primary").count():
+        page.click("text=Make this change")
+        page.wait_for_selector(".pill")
+
+
+def test_heads_are_found_by_label(visit):
+    page = visit(link("a b a c a b", "attend", form="mosaic"), width=360, height=740)
+    page.click("text=What does each head do?")
+    page.wait_for_selector(".piece .tag")
+    assert len(words(page, ".piece .tag")) == 6
+    last = page.locator(".found-heads .buttons button").last
+    many = int(last.inner_text().rsplit(" ", 1)[1])
+    last.click()
+    assert len(words(page, ".piece")) == many
+    accessible(page)
+
+
+def test_forgetting_is_drawn_for_several_models(visit):
+    page = visit(link("a b", "memory", ("transformer", "deep/ngram")), dark=True)
+    page.wait_for_selector(".lines-chart polyline")
+    until(page, "document.querySelectorAll('.memory .note').length === 2")
+    assert "transformer" in page.inner_text(".memory .charts")
+    accessible(page)
+
+
 def test_writing_stops_and_goes_on_from_another_token(visit):
     page = visit(link("a b", "write"))
     page.click("text=Write >> nth=-1")
@@ -325,10 +361,17 @@ def test_writing_stops_and_goes_on_from_another_token(visit):
     accessible(page)
 
 
-@pytest.mark.parametrize("view", ["read", "attend", "write"])
+@pytest.mark.parametrize("view", ["read", "attend", "write", "doubt", "memory"])
 def test_narrow_and_dark(visit, view):
     page = visit(link("a b a c a b", view), width=360, height=740, dark=True)
-    page.wait_for_selector({"read": ".tokens", "attend": SLIDERS, "write": ".toolbar"}[view])
+    shown = {
+        "read": ".tokens",
+        "attend": SLIDERS,
+        "write": ".toolbar",
+        "doubt": ".gauges",
+        "memory": ".curve",
+    }
+    page.wait_for_selector(shown[view])
     assert page.evaluate("document.documentElement.scrollWidth") <= 360
     accessible(page)
 

@@ -2,7 +2,8 @@
 
 import type { Edit } from "./edits";
 
-export type View = "read" | "attend" | "write";
+export const VIEWS = ["read", "attend", "write", "doubt", "memory"] as const;
+export type View = (typeof VIEWS)[number];
 export type Form = "arcs" | "map" | "mosaic";
 
 export interface Place {
@@ -41,7 +42,7 @@ export function decode(hash: string): Place {
   const items = new URLSearchParams(query);
   const head = Number(items.get("head") ?? -1);
   return {
-    view: view === "attend" || view === "write" ? view : "read",
+    view: VIEWS.find((one) => one === view) ?? "read",
     runs: items.getAll("run"),
     text: items.get("text"),
     target: items.get("target"),

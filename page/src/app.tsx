@@ -1,21 +1,33 @@
+import type { ComponentChildren } from "preact";
 import { useEffect, useRef } from "preact/hooks";
 import { useSignal } from "@preact/signals";
 import type { View } from "./address";
 import { Attend } from "./attend";
 import { useStore } from "./context";
+import { DoubtView } from "./doubt";
 import { shell } from "./format";
 import { Hints } from "./hints";
+import { MemoryView } from "./memory";
 import { Models } from "./models";
 import { ReadView } from "./read";
 import { Scenes } from "./scenes";
 import { TrainView } from "./train";
 import { WriteView } from "./write";
 
-const VIEWS: readonly (readonly [View, string])[] = [
-  ["read", "Reading"],
-  ["attend", "Attention"],
-  ["write", "Writing"],
-];
+const TITLES: Record<View, string> = {
+  read: "Reading",
+  attend: "Attention",
+  write: "Writing",
+  doubt: "Doubt",
+  memory: "Memory",
+};
+const SHOWN: Record<View, () => ComponentChildren> = {
+  read: () => <ReadView />,
+  attend: () => <Attend />,
+  write: () => <WriteView />,
+  doubt: () => <DoubtView />,
+  memory: () => <MemoryView />,
+};
 
 export function App() {
   const store = useStore();
@@ -67,7 +79,7 @@ function Current() {
   const { view } = useStore();
   return (
     <div id="view" role="tabpanel" aria-labelledby={`tab-${view.value}`} data-view={view.value}>
-      {view.value === "read" ? <ReadView /> : view.value === "attend" ? <Attend /> : <WriteView />}
+      {SHOWN[view.value]()}
     </div>
   );
 }
@@ -75,12 +87,11 @@ function Current() {
 function Header() {
   const { view, theme, setTheme, edits, host } = useStore();
   const tabs = useRef<HTMLDivElement>(null);
-  const views = VIEWS.filter(([name]) => host.views.includes(name));
+  const views = host.views;
   const keys = (event: KeyboardEvent) => {
     const step = event.key === "ArrowRight" ? 1 : event.key === "ArrowLeft" ? -1 : 0;
     if (!step) return;
-    const place = views.findIndex(([name]) => name === view.value);
-    const [next] = views[(place + step + views.length) % views.length]!;
+    const next = views[(views.indexOf(view.value) + step + views.length) % views.length]!;
     view.value = next;
     tabs.current?.querySelector<HTMLElement>(`#tab-${next}`)?.focus();
   };
@@ -91,7 +102,7 @@ function Header() {
         regard <span>{host.title}</span>
       </h1>
       <div role="tablist" aria-label="Views" class="tabs" onKeyDown={keys} ref={tabs}>
-        {views.map(([name, title]) => (
+        {views.map((name) => (
           <button
             key={name}
             id={`tab-${name}`}
@@ -101,7 +112,7 @@ function Header() {
             tabIndex={view.value === name ? 0 : -1}
             onClick={() => (view.value = name)}
           >
-            {title}
+            {TITLES[name]}
           </button>
         ))}
       </div>
@@ -128,9 +139,13 @@ function Save() {
     busy.value = true;
     said.value = null;
     try {
-      const of = store.chosen.value.flatMap((run) => store.readings.value[run]?.of ?? []);
+      // as in a link, the changes are those of the first model
+      const of = store.chosen.value.flatMap((run, at) => {
+        const asked = store.readings.value[run]?.of;
+        return asked ? [at ? { ...asked, edits: [] } : asked] : [];
+      });
       const address = URL.createObjectURL(await store.channel.save({ of, view: store.address() }));
-      const link = Object.assign(document.createElement("a"), { href: address, download: "regard.html" });
+      const link = Object.assign(document.createElement("a"), { href: address, download: `${(store.info.value?.name ?? "regard").replace(/[^\w.-]+/g, "-")}.html` });
       link.click();
       setTimeout(() => URL.revokeObjectURL(address), 10_000);
     } catch (error) {

@@ -53,7 +53,8 @@ function Attention({ now, read, of }: { now: Reading; read: Read; of: ReadQuesti
   const names = rowNames(read, site);
   const last = site.first + names.length - 1;
   const kept = store.rows.value.filter((row) => row >= site.first && row <= last && isKnown(site, row));
-  const rows = kept.length ? kept : [site.known?.[site.known.length - 1] ?? last];
+  // the last word, or the first one of a caption that names a thing: "a red circle"
+  const rows = kept.length ? kept : [site.known?.[site.known.length - 1] ?? (read.image ? Math.min(site.first + 2, last) : last)];
   const place = site.row_side === "read" ? Math.max(...rows) + 1 : read.tokens.length;
   const part = { read, of, site, head: shown, rows };
   const predicts = read.likeliest.some((one) => one.length > 0); // weights from elsewhere have no predictions

@@ -146,6 +146,7 @@ function Versions() {
 function namer(read: Read, edit: Edit, axis: "row" | "column") {
   const site = read.sites.find((one) => one.name === edit.site);
   if (read.image && (edit.site === read.image.site || (axis === "column" && site?.column_side === "given"))) return (position: number) => `region ${position}`;
+  if (axis === "row" && site?.row_side === "whole") return () => "the whole text";
   const given = site && (axis === "row" ? site.row_side : site.column_side) === "given";
   const names = given ? (read.given ?? []) : read.tokens;
   const spans = given ? read.given_spans : read.spans;

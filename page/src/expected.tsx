@@ -4,13 +4,17 @@ import { useStore } from "./context";
 import { bare, bits, count, percent, signedPercent, visible } from "./format";
 import { Word } from "./word";
 import { predictedAfter } from "./positions";
-import type { Chance, Next } from "./protocol";
+import type { Chance, Next, Read } from "./protocol";
 
 /** What a model expects at a place of the text. With changes, old and new stand side by side. */
 export function Expected({ run, place, compact = false }: { run: string; place: number; compact?: boolean }) {
-  const { readings, runs, edits, active } = useStore();
+  const { readings, runs, edits, active, view, place: pinned, host } = useStore();
   const reading = readings.value[run];
   const read = reading?.read;
+  const doubt = (at: number) => {
+    pinned.value = at;
+    view.value = "doubt";
+  };
   if (!read) return <p class="muted">{reading?.error ?? "Waiting for the model …"}</p>;
   if (place < 1) return <p class="muted">Nothing is predicted before the first word.</p>;
   const last = place >= read.tokens.length;
@@ -44,6 +48,11 @@ export function Expected({ run, place, compact = false }: { run: string; place: 
           </div>
         </dl>
       )}
+      {!compact && run === active.value && host.views.includes("doubt") && view.value !== "doubt" && attends(read) && (
+        <button class="link small" onClick={() => doubt(place)}>
+          How far can the attention move?
+        </button>
+      )}
       {changed ? (
         <Compared run={run} after={predictedAfter(read, place)} />
       ) : (
@@ -51,6 +60,10 @@ export function Expected({ run, place, compact = false }: { run: string; place: 
       )}
     </section>
   );
+}
+
+function attends(read: Read): boolean {
+  return read.sites.some((site) => site.holds === "weights");
 }
 
 export function Bars({ rows }: { rows: readonly { word: string; p: number; here: boolean }[] }) {

@@ -6,7 +6,7 @@ import { bare, percent } from "./format";
 import type { Picture } from "./protocol";
 import { Weights, type MapProps } from "./weights";
 
-const VEIL = 0.86; // the opacity over a region without weight
+const VEIL = 0.78; // the opacity over a region without weight
 const BARS = 8; // regions with a bar
 
 /** An image under the weights of each word of its caption. A region can be weighed anew, or hidden. */
@@ -92,7 +92,7 @@ export function OverImage(part: MapProps & { picture: Picture }) {
 }
 
 /** The regions under little weight are darkened, and the one with the most has a frame. */
-function Veil({ picture, weights }: { picture: Picture; weights: readonly number[] | null }) {
+export function Veil({ picture, weights }: { picture: Picture; weights: readonly number[] | null }) {
   const canvas = useRef<HTMLCanvasElement>(null);
   const { theme } = useStore();
   useEffect(() => {

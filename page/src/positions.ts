@@ -44,6 +44,7 @@ export function rowNames(read: Read, site: SiteInfo): string[] {
 }
 
 export function columnNames(read: Read, site: SiteInfo): string[] {
+  if (read.image && site.column_side === "given") return read.axes[site.columns]!.map((number) => `region ${number}`);
   return site.columns < 0 ? Array.from({ length: -site.columns }, (_, at) => String(at)) : read.axes[site.columns]!;
 }
 

@@ -94,6 +94,7 @@ export function recordedChannel(recording: Recording): Channel {
       return () => {};
     },
     scenes: () => Promise.reject(new Failed("A file holds one image.")),
+    measure: () => Promise.reject(new Failed("A file measures nothing: open the model in the lab.")),
     train: () => Promise.reject(new Failed("A file cannot train.")),
     training: () => Promise.reject(new Failed("A file cannot train.")),
     save: () => Promise.reject(new Failed("This view is a file already.")),

@@ -27,7 +27,8 @@ from regard.inside.record import Record
 from regard.inside.source_reading import translation_reading
 from regard.models.model import Model
 from regard.page import protocol
-from regard.page.answers import digits, next_of, read_of
+from regard.page.answers import compared, digits, next_of, read_of
+from regard.page.recording import recorded
 from regard.page.scenes import chosen_image, scenes
 from regard.page.tiles import as_bytes, band, coarse
 from regard.probabilities.decoder import Writing, generate
@@ -117,6 +118,16 @@ class Readings:
         record = self.record(question)
         before = self.record(question, with_edits=False) if question.edits else None
         return read_of(self.run, record, before, question.words)
+
+    def recorded(self, info: protocol.RunInfo, question: protocol.ReadQuestion) -> protocol.RecordedModel:
+        """Return all answers about a text, for a file."""
+        before, next = None, list[protocol.Next]()
+        if question.edits:
+            before = self.record(question, with_edits=False)
+            if self.run.model.label_count is None:
+                models = self.run.language_model, self.model_under(question.edits).language_model
+                next = compared(*models, self.reading(question), self.run.tokenizer, question.top)
+        return recorded(info, self.run, self.record(question), before, next, question.words)
 
     def scenes(self, question: protocol.ScenesQuestion) -> protocol.Scenes:
         """Return the scenes to choose from."""

@@ -9,7 +9,7 @@ import secrets
 import sys
 import traceback
 from collections.abc import AsyncIterator, Callable
-from concurrent.futures import CancelledError, Future
+from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
 from importlib.resources import files
 from operator import attrgetter
 from typing import Any, final
@@ -56,6 +56,7 @@ class Lab:
         self._workers = dict[str, Worker[Any]]()
         self._tickets = dict[str, Future[Any]]()
         self._streams = 0
+        self._files = ThreadPoolExecutor(1)  # puts what the workers recorded into files
 
     def app(self) -> FastAPI:
         app = FastAPI(docs_url=None, redoc_url=None, openapi_url=None)
@@ -66,6 +67,7 @@ class Lab:
         app.add_api_route("/api/training", self.progress, methods=["GET"])
         app.add_api_route("/api/train", self.train, methods=["POST"])
         app.add_api_route("/api/wait", self.wait, methods=["POST"])
+        app.add_api_route("/api/save", self.save, methods=["POST"])
         for name, kind in ASKED.items():
             app.add_api_route(f"/api/{name}", self._asker(kind, f"readings.{name}"), methods=["POST"])
         for name, (kind, method) in STREAMED.items():
@@ -105,6 +107,20 @@ class Lab:
             return _json(Answer("failed", error=_reason(error)))
         future = self._tickets.pop(ticket, None)
         return _json(Answer("dropped")) if future is None else await self._answer(future, request)
+
+    async def save(self, request: Request) -> Response:
+        """Answer with a file that opens offline."""
+        try:
+            question = parse_json(protocol.SaveQuestion, await request.body(), "the question")
+            view = request.headers.get("x-lab-view", "")[:100]
+            infos = {info.id: info for info in self._catalogue.infos()}
+            futures = []
+            for of in question.of:
+                worker = self._worker(of.run)  # refuses a run that is not in the list
+                futures.append(worker.ask(f"{view}/{of.run}", _recording(infos[of.run], of)))
+        except UserError as error:
+            return _json(Answer("failed", error=_reason(error)))
+        return await self._answer(self._files.submit(_file, question.view, futures), request)
 
     async def _answer(self, future: Future[Any], request: Request) -> Response:
         """Wait for an answer, but not long, and not if the page is gone."""
@@ -159,6 +175,9 @@ class Lab:
                 if isinstance(piece, Exception):
                     yield _event(Answer("failed", error=_reason(piece)))
                     return
+                if not isinstance(piece, protocol.Piece | protocol.Stage):
+                    yield _event(Answer("done", result=piece))
+                    return
                 yield _event(Answer("working", result=piece))
             yield _event(Answer("done"))
         except UserError as error:
@@ -184,6 +203,18 @@ class Lab:
         """Open the first run before the first question."""
         for info in self._catalogue.infos()[:1]:
             self._worker(info.id).ask("warm", lambda opened: None)
+
+
+def _file(view: str, futures: list[Future[Any]]) -> bytes:
+    from regard.page.recording import page  # imports torch
+
+    models = [future.result() for future in futures]
+    title = " · ".join(model.info.name for model in models)
+    return page(protocol.Recording(title, view, models), f"regard · {title}").encode()
+
+
+def _recording(info: protocol.RunInfo, of: protocol.ReadQuestion) -> Callable[[Any], Any]:
+    return _worded(lambda opened: opened.readings.recorded(info, of))
 
 
 def _run_of(question: Any) -> str:
