@@ -22,7 +22,7 @@ from starlette.responses import StreamingResponse
 
 from regard.boundary import parse_json
 from regard.errors import MachineError, UserError
-from regard.page import protocol
+from regard.page import messages, protocol
 from regard.page.catalogue import Catalogue
 from regard.page.protocol import Answer, Runs
 from regard.page.training import Training
@@ -34,20 +34,25 @@ STREAMS = 8  # texts that are written at a time
 TYPES = {"lab.js": "text/javascript", "lab.css": "text/css"}
 # The questions that have one answer, and those whose answers come piece by piece, with their methods.
 ASKED = {
-    "read": protocol.ReadQuestion,
-    "rows": protocol.RowsQuestion,
-    "tile": protocol.TileQuestion,
-    "mosaic": protocol.MosaicQuestion,
-    "next": protocol.NextQuestion,
-    "scenes": protocol.ScenesQuestion,
+    "read": (protocol.ReadQuestion, "readings.read"),
+    "rows": (protocol.RowsQuestion, "readings.rows"),
+    "tile": (protocol.TileQuestion, "readings.tile"),
+    "mosaic": (protocol.MosaicQuestion, "readings.mosaic"),
+    "next": (protocol.NextQuestion, "readings.next"),
+    "scenes": (protocol.ScenesQuestion, "readings.scenes"),
+    "trained": (messages.TrainedQuestion, "readings.trained"),
+    "senses": (messages.SensesQuestion, "measures.senses"),
+    "course": (messages.CourseQuestion, "course"),
+    "lesson": (messages.LessonQuestion, "lesson"),
 }
 STREAMED = {
     "write": (protocol.WriteQuestion, "readings.write"),
-    "doubt": (protocol.DoubtQuestion, "measures.doubt"),
-    "say": (protocol.SayQuestion, "measures.say"),
-    "heads": (protocol.HeadsQuestion, "measures.heads"),
-    "forget": (protocol.ForgetQuestion, "measures.forget"),
+    "doubt": (messages.DoubtQuestion, "measures.doubt"),
+    "say": (messages.SayQuestion, "measures.say"),
+    "heads": (messages.HeadsQuestion, "measures.heads"),
+    "forget": (messages.ForgetQuestion, "measures.forget"),
 }
+LESSONS = "lessons"  # the worker of the lessons, beside those of the runs
 
 
 @final
@@ -69,8 +74,8 @@ class Lab:
         app.add_api_route("/api/training", self.progress, methods=["GET"])
         app.add_api_route("/api/train", self.train, methods=["POST"])
         app.add_api_route("/api/wait", self.wait, methods=["POST"])
-        for name, kind in ASKED.items():
-            app.add_api_route(f"/api/{name}", self._asker(kind, f"readings.{name}"), methods=["POST"])
+        for name, (kind, method) in ASKED.items():
+            app.add_api_route(f"/api/{name}", self._asker(kind, method), methods=["POST"])
         for name, (kind, method) in STREAMED.items():
             app.add_api_route(f"/api/{name}", self._streamer(kind, method), methods=["POST"])
         return app
@@ -162,7 +167,7 @@ class Lab:
                 if isinstance(piece, Exception):
                     yield _event(Answer("failed", error=_reason(piece)))
                     return
-                if not isinstance(piece, protocol.Piece | protocol.Stage):
+                if not isinstance(piece, protocol.Piece | messages.Stage):
                     yield _event(Answer("done", result=piece))
                     return
                 yield _event(Answer("working", result=piece))
@@ -176,15 +181,18 @@ class Lab:
 
     def _worker(self, run: str) -> Worker[Any]:
         if run not in self._workers:
-            path = self._catalogue.path(run)
-
-            def open_run() -> Any:
-                from regard.page.measures import Opened  # imports torch, in the worker's thread
-
-                return Opened(path)
-
-            self._workers[run] = Worker(open_run)
+            self._workers[run] = Worker(_open_lessons if run == LESSONS else self._opener(run))
         return self._workers[run]
+
+    def _opener(self, run: str) -> Callable[[], Any]:
+        path = self._catalogue.path(run)
+
+        def open_run() -> Any:
+            from regard.page.measures import Opened  # imports torch, in the worker's thread
+
+            return Opened(path)
+
+        return open_run
 
     def warm(self) -> None:
         """Open the first run before the first question."""
@@ -192,9 +200,17 @@ class Lab:
             self._worker(info.id).ask("warm", lambda opened: None)
 
 
+def _open_lessons() -> Any:
+    from regard.page.lessons import Lessons  # imports torch, in the worker's thread
+
+    return Lessons()
+
+
 def _run_of(question: Any) -> str:
-    """Return the run of a question, or of the reading that it is about."""
-    return str(question.run if isinstance(question, protocol.OF_RUN) else question.of.run)
+    """Return the worker of a question: the run that it names, or that of its reading, or the lessons."""
+    if isinstance(question, messages.CourseQuestion | messages.LessonQuestion):
+        return LESSONS
+    return str(question.run if isinstance(question, messages.OF_RUN) else question.of.run)
 
 
 def _worded(work: Callable[[Any], Any]) -> Callable[[Any], Any]:
