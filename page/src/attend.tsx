@@ -98,7 +98,7 @@ function Attention({ now, read, of }: { now: Reading; read: Read; of: ReadQuesti
             </>
           )
         )}
-        {(store.host.edits || store.history.value.done.length > 1) && <Changes read={read} site={site} head={shown} rows={rows} />}
+        {(store.host.edits || store.history.value.done.length > 1 || store.history.value.undone.length > 0) && <Changes read={read} site={site} head={shown} rows={rows} />}
         <Terms run={of.run} place={place} />
       </div>
     </div>

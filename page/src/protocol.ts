@@ -1,4 +1,4 @@
-// Written by page/protocol.py from src/regard/page/protocol.py. Do not edit.
+// Written by page/protocol.py from src/regard/page/{protocol,messages,recorded}.py. Do not edit.
 
 /** The input of a model. */
 export interface ReadQuestion {
@@ -9,6 +9,7 @@ export interface ReadQuestion {
   words?: boolean;
   top?: number;
   edits?: Record<string, unknown>[];
+  step?: number | null;
 }
 
 /** The numbers of some rows at a site, for every head. */
@@ -51,31 +52,6 @@ export interface ScenesQuestion {
   run: string;
 }
 
-/** How far attention can move at a prediction, and what other methods say of its words. */
-export interface DoubtQuestion {
-  of: ReadQuestion;
-  place: number;
-  word?: string | null;
-  epsilon?: number;
-}
-
-/** The least change of attention that makes the model say a word, or give a label. */
-export interface SayQuestion {
-  of: ReadQuestion;
-  place: number;
-  say: string;
-}
-
-/** What each head of a model does. */
-export interface HeadsQuestion {
-  run: string;
-}
-
-/** How far back a model remembers. */
-export interface ForgetQuestion {
-  run: string;
-}
-
 /** A text to go on from. `ids` are tokens that were written before, after the prompt. */
 export interface WriteQuestion {
   run: string;
@@ -87,12 +63,6 @@ export interface WriteQuestion {
   seed?: number;
   top?: number;
   edits?: Record<string, unknown>[];
-}
-
-/** A view to save as a file that opens offline. */
-export interface SaveQuestion {
-  of: ReadQuestion[];
-  view: string;
 }
 
 /** Ask again for an answer that takes long. */
@@ -203,6 +173,84 @@ export interface Scenes {
   scenes: Scene[];
 }
 
+/** One written token. */
+export interface Piece {
+  id: number;
+  token: string;
+  text: string;
+  probability: number;
+  likeliest: [number, string, number][];
+  ended: boolean;
+}
+
+/** The training of the lab's own model. */
+export interface Progress {
+  state: "none" | "starting" | "training" | "done" | "failed";
+  seconds: number;
+  limit: number;
+  losses: ([number, number, number | null])[];
+  sample: string;
+  run: string | null;
+  error: string;
+}
+
+/** The envelope of every answer to a question. */
+export interface Answer {
+  state: "done" | "working" | "dropped" | "failed";
+  ticket: string;
+  error: string;
+  result: unknown;
+}
+
+/** How far attention can move at a prediction, and what other methods say of its words. */
+export interface DoubtQuestion {
+  of: ReadQuestion;
+  place: number;
+  word?: string | null;
+  epsilon?: number;
+}
+
+/** The least change of attention that makes the model say a word, or give a label. */
+export interface SayQuestion {
+  of: ReadQuestion;
+  place: number;
+  say: string;
+}
+
+/** What each head of a model does. */
+export interface HeadsQuestion {
+  run: string;
+}
+
+/** How far back a model remembers. */
+export interface ForgetQuestion {
+  run: string;
+}
+
+/** The senses of a word, and their terms in the score of the token after a position. */
+export interface SensesQuestion {
+  of: ReadQuestion;
+  word: string;
+  place: number;
+  top?: number;
+}
+
+/** The record of a finished training. */
+export interface TrainedQuestion {
+  run: string;
+}
+
+/** The list of the lessons. */
+export interface CourseQuestion {
+
+}
+
+/** A lesson with inputs that are written as after `--set`. */
+export interface LessonQuestion {
+  name: string;
+  inputs: Record<string, string>;
+}
+
 /** What a long measurement does now. */
 export interface Stage {
   about: string;
@@ -311,25 +359,84 @@ export interface Forgotten {
   notes: string[];
 }
 
-/** One written token. */
-export interface Piece {
-  id: number;
-  token: string;
-  text: string;
-  probability: number;
-  likeliest: [number, string, number][];
-  ended: boolean;
+/** The words that a sense says, and the words whose sense of the same number is alike. */
+export interface Sense {
+  number: number;
+  says: [string, number][];
+  alike: [string, number][];
 }
 
-/** The training of the lab's own model. */
-export interface Progress {
-  state: "none" | "starting" | "training" | "done" | "failed";
-  seconds: number;
-  limit: number;
+/** The senses of a word, and the terms of each sense of each word in the score of the next word. */
+export interface Senses {
+  senses: Sense[];
+  tokens: string[];
+  next: string;
+  probability: number;
+  terms: number[][];
+  bias: number;
+}
+
+/** The record of a finished training. */
+export interface Trained {
   losses: ([number, number, number | null])[];
-  sample: string;
-  run: string | null;
-  error: string;
+  samples: [number, string][];
+  frames: number[];
+}
+
+/** A lesson of the course. */
+export interface LessonInfo {
+  name: string;
+  about: string;
+  builds_on: string[];
+}
+
+/** The lessons in their order. */
+export interface Course {
+  lessons: LessonInfo[];
+}
+
+/** An input of a lesson, written as after `--set`. */
+export interface LessonInput {
+  name: string;
+  value: string;
+  usual: string;
+}
+
+/** A possible answer. */
+export interface LessonChoice {
+  text: string;
+  reason: string;
+  right: boolean;
+}
+
+/** A step of a lesson. The question is asked before the numbers are shown. */
+export interface LessonStep {
+  title: string;
+  formula: string;
+  math: string;
+  intro: string;
+  question: string;
+  choices: LessonChoice[];
+  picture: string;
+  values: [string, string][];
+  says: string;
+}
+
+/** A lesson with its inputs. */
+export interface LessonPage {
+  name: string;
+  about: string;
+  builds_on: string[];
+  inputs: LessonInput[];
+  steps: LessonStep[];
+  task: string;
+  solution: string;
+}
+
+/** A view to save as a file that opens offline. */
+export interface SaveQuestion {
+  of: ReadQuestion[];
+  view: string;
 }
 
 /** Numbers (heads, rows, columns) as bytes, compressed and in base64. */
@@ -367,12 +474,4 @@ export interface Recording {
   title: string;
   view: string;
   models: RecordedModel[];
-}
-
-/** The envelope of every answer to a question. */
-export interface Answer {
-  state: "done" | "working" | "dropped" | "failed";
-  ticket: string;
-  error: string;
-  result: unknown;
 }

@@ -16,8 +16,9 @@ from regard.inside.head_scores import KINDS, HeadReport, head_report
 from regard.inside.least_change import LeastChange
 from regard.inside.moved_attention import attention_rows
 from regard.inside.observe import Reading
+from regard.inside.sense_table import contributions, require_senses, senses_of
 from regard.inside.subject import Subject
-from regard.page import protocol
+from regard.page import messages, protocol
 from regard.page.answers import picture_of
 from regard.page.readings import Readings
 from regard.runs.run import Run
@@ -38,68 +39,83 @@ class Measures:
 
     def __init__(self, readings: Readings):
         self._readings = readings
-        self._heads: protocol.Heads | None = None
-        self._forgotten: protocol.Forgotten | None = None
+        self._heads: messages.Heads | None = None
+        self._forgotten: messages.Forgotten | None = None
 
-    def doubt(self, question: protocol.DoubtQuestion) -> Iterator[protocol.Stage | protocol.Doubted]:
+    def doubt(self, question: messages.DoubtQuestion) -> Iterator[messages.Stage | messages.Doubted]:
         _, reading, subject = self._prediction(question.of, question.place, question.word)
         for number, stage in enumerate(doubt.doubt_stages(subject, question.epsilon)):
             if isinstance(stage, str):
-                yield protocol.Stage(stage, number, len(doubt.STAGES))
+                yield messages.Stage(stage, number, len(doubt.STAGES))
             else:
                 yield _doubted(stage, reading)
 
-    def say(self, question: protocol.SayQuestion) -> Iterator[protocol.Stage | protocol.Said]:
+    def say(self, question: messages.SayQuestion) -> Iterator[messages.Stage | messages.Said]:
         run, reading, subject = self._prediction(question.of, question.place, None)
         names = list(attention_rows(subject))
         names += ["all of them at once"] if len(names) > 1 else []
         found = list[LeastChange]()
         searched = changes_of(run, subject, reading, question.say)
         for name in names:
-            yield protocol.Stage(f"changes of {name} are searched", len(found), len(names))
+            yield messages.Stage(f"changes of {name} are searched", len(found), len(names))
             found.append(next(searched))
-        yield protocol.Said(question.say, list(map(_least_change, found)))
+        yield messages.Said(question.say, list(map(_least_change, found)))
 
-    def heads(self, question: protocol.HeadsQuestion) -> Iterator[protocol.Stage | protocol.Heads]:
+    def heads(self, question: messages.HeadsQuestion) -> Iterator[messages.Stage | messages.Heads]:
         if self._heads is None:
             weight_sites(self._readings.run.language_model, "whose heads could be measured")
-            yield protocol.Stage("the heads read random sequences and text", 0, 1)
+            yield messages.Stage("the heads read random sequences and text", 0, 1)
             self._heads = _heads(head_report(self._readings.run))
         yield self._heads
 
-    def forget(self, question: protocol.ForgetQuestion) -> Iterator[protocol.Stage | protocol.Forgotten]:
+    def forget(self, question: messages.ForgetQuestion) -> Iterator[messages.Stage | messages.Forgotten]:
         if self._forgotten is None:
             run = self._readings.run
             stages = forgetting.forgetting_stages(run, str(run), *forgetting.own_sources(run))
             for number, stage in enumerate(stages):
                 if isinstance(stage, str):
-                    yield protocol.Stage(stage, number, len(forgetting.STAGES))
+                    yield messages.Stage(stage, number, len(forgetting.STAGES))
                 else:
                     self._forgotten = _forgotten(stage)
         assert self._forgotten is not None
         yield self._forgotten
 
+    def senses(self, question: messages.SensesQuestion) -> messages.Senses:
+        run = self._readings.model_under(question.of)
+        require_senses(run.language_model)
+        ((own,), _) = senses_of(run, [question.word], question.top)
+        found = contributions(run, question.of.text, None)
+        place = min(question.place, len(found.tokens) - 1)
+        return messages.Senses(
+            [messages.Sense(one.number, one.says, one.alike) for one in own],
+            found.tokens,
+            found.next[place],
+            found.probabilities[place],
+            found.values_TLT[place].tolist(),
+            found.bias[place],
+        )
+
     def _prediction(
         self, of: protocol.ReadQuestion, place: int, word: str | None
     ) -> tuple[Run, Reading, Subject]:
         """Return the run under the edits, what it reads, and the prediction that is doubted."""
-        run = self._readings.model_under(of.edits)
+        run = self._readings.model_under(of)
         if run.model.label_count is not None:
             return run, *doubted_label(run, of.text, word)
         reading = self._readings.reading(of)
         return run, reading, doubted_prediction(run, reading, word, place)
 
 
-def _doubted(found: doubt.Doubt, reading: Reading) -> protocol.Doubted:
+def _doubted(found: doubt.Doubt, reading: Reading) -> messages.Doubted:
     judged = {one.method: one for one in found.judgements}
     scores = {one.method: one.scores for one in found.attributions} | {RANDOM: []}
-    return protocol.Doubted(
+    return messages.Doubted(
         words=found.words,
         target=found.target,
         probability=found.probability,
         epsilon=found.epsilon,
         moved=[
-            protocol.MovedWeights(
+            messages.MovedWeights(
                 one.name,
                 one.divergence,
                 one.most,
@@ -115,7 +131,7 @@ def _doubted(found: doubt.Doubt, reading: Reading) -> protocol.Doubted:
         own=found.attributions[0].scores,
         farthest=found.moved_words,
         methods=[
-            protocol.Method(name, own, judged[name].comprehensiveness, judged[name].sufficiency)
+            messages.Method(name, own, judged[name].comprehensiveness, judged[name].sufficiency)
             for name, own in scores.items()
         ],
         disagreements=found.disagreements,
@@ -123,32 +139,32 @@ def _doubted(found: doubt.Doubt, reading: Reading) -> protocol.Doubted:
     )
 
 
-def _least_change(found: LeastChange) -> protocol.LeastChange:
+def _least_change(found: LeastChange) -> messages.LeastChange:
     moves = [
-        protocol.LeastMove(move.site, None if move.heads is None else move.heads[0], source, to, move.share)
+        messages.LeastMove(move.site, None if move.heads is None else move.heads[0], source, to, move.share)
         for move, (source, to) in zip(found.edits, found.words, strict=True)
     ]
     edits = found.to_json()["edits"]
-    return protocol.LeastChange(found.name, found.moved, found.before, found.probability, moves, edits)
+    return messages.LeastChange(found.name, found.moved, found.before, found.probability, moves, edits)
 
 
-def _heads(report: HeadReport) -> protocol.Heads:
+def _heads(report: HeadReport) -> messages.Heads:
     """Return the report with the number of each head in its site."""
     numbers = dict[str, int]()
-    heads = list[protocol.HeadInfo]()
+    heads = list[messages.HeadInfo]()
     for head in report.heads:
         number = numbers[head.site] = numbers.get(head.site, -1) + 1
-        scores = [protocol.HeadScore(kind, one.value, one.chance) for kind, one in head.scores.items()]
-        heads.append(protocol.HeadInfo(head.site, number, head.label, head.entropy, scores))
-    return protocol.Heads(heads, dict(KINDS), report.notes)
+        scores = [messages.HeadScore(kind, one.value, one.chance) for kind, one in head.scores.items()]
+        heads.append(messages.HeadInfo(head.site, number, head.label, head.entropy, scores))
+    return messages.Heads(heads, dict(KINDS), report.notes)
 
 
-def _forgotten(found: forgetting.Forgetting) -> protocol.Forgotten:
-    return protocol.Forgotten(
+def _forgotten(found: forgetting.Forgetting) -> messages.Forgotten:
+    return messages.Forgotten(
         loss=found.loss,
         words=found.words,
         reach=list(found.reach.items()),
-        rises=[protocol.Rise(one.change, one.beyond, one.rise, one.error) for one in found.rises],
+        rises=[messages.Rise(one.change, one.beyond, one.rise, one.error) for one in found.rises],
         holds={name: list(curve.items()) for name, curve in found.holds.items()},
         notes=found.notes,
     )

@@ -33,6 +33,7 @@ class ReadQuestion:
     words: bool = False  # join subwords
     top: Annotated[int, Field(ge=1, le=100)] = 8  # the likeliest next tokens at each position
     edits: Edits = ()
+    step: Count | None = None  # the model at a kept step of its training; None: the finished model
 
 
 @dataclass(frozen=True)
@@ -98,47 +99,6 @@ class WriteQuestion:
     seed: Annotated[int, Field(ge=0, lt=1 << 63)] = 1
     top: Annotated[int, Field(ge=1, le=40)] = 8
     edits: Edits = ()
-
-
-@dataclass(frozen=True)
-class SaveQuestion:
-    """A view to save as a file that opens offline."""
-
-    of: Annotated[tuple[ReadQuestion, ...], Field(min_length=1, max_length=4)]
-    view: Text  # as in the address bar
-
-
-@dataclass(frozen=True)
-class DoubtQuestion:
-    """How far attention can move at a prediction, and what other methods say of its words."""
-
-    of: ReadQuestion
-    place: Count  # the position after which the word is predicted; not for labels
-    word: Name | None = None  # the word or label; None: the one of the text, or the likeliest
-    epsilon: Annotated[float, Field(gt=0, lt=1)] = 0.01
-
-
-@dataclass(frozen=True)
-class SayQuestion:
-    """The least change of attention that makes the model say a word, or give a label."""
-
-    of: ReadQuestion
-    place: Count
-    say: Name
-
-
-@dataclass(frozen=True)
-class HeadsQuestion:
-    """What each head of a model does."""
-
-    run: Name
-
-
-@dataclass(frozen=True)
-class ForgetQuestion:
-    """How far back a model remembers."""
-
-    run: Name
 
 
 @dataclass(frozen=True)
@@ -272,138 +232,6 @@ class Scenes:
 
 
 @dataclass(frozen=True)
-class Stage:
-    """What a long measurement does now."""
-
-    about: str
-    done: int  # stages before this one
-    of: int
-
-
-@dataclass(frozen=True)
-class MovedWeights:
-    """How far the weights of a site can move while the prediction stays. Divergences are in nats."""
-
-    name: str
-    divergence: float
-    most: float  # of any weights
-    variation: float  # of the prediction there
-    entropy: float  # of the model's own weights, as a share of the largest
-    permuted_divergence: float
-    permuted_variation: float
-    uniform_divergence: float
-    uniform_variation: float
-
-
-@dataclass(frozen=True)
-class Method:
-    """The scores of the words by one method, and the judgement of its order of words."""
-
-    name: str
-    scores: list[float]  # none of random orders
-    comprehensiveness: float
-    sufficiency: float
-
-
-@dataclass(frozen=True)
-class Doubted:
-    """The measurements of one prediction."""
-
-    words: list[str]
-    target: str
-    probability: float
-    epsilon: float
-    moved: list[MovedWeights]
-    own: list[float]  # the mean weight on each word
-    farthest: list[float]  # where all sites were moved farthest
-    methods: list[Method]
-    disagreements: list[list[float]]  # shares of pairs of words that two methods order differently
-    image: Picture | None  # whose regions the words are
-
-
-@dataclass(frozen=True)
-class LeastMove:
-    """A part of a change: the share of the weight of one word that goes to another."""
-
-    site: str
-    head: int | None
-    source: str
-    to: str
-    share: float
-
-
-@dataclass(frozen=True)
-class LeastChange:
-    """The least change in some sites that makes the model say a word. `moved` is None if none was found."""
-
-    name: str
-    moved: float | None
-    before: float
-    after: float  # or the highest probability that was reached
-    moves: list[LeastMove]
-    edits: list[dict[str, Any]]
-
-
-@dataclass(frozen=True)
-class Said:
-    """The changes of each site alone and of all sites together."""
-
-    word: str
-    changes: list[LeastChange]
-
-
-@dataclass(frozen=True)
-class HeadScore:
-    """The share of a head's weight on the positions of a definition, and chance."""
-
-    kind: str
-    value: float
-    chance: float
-
-
-@dataclass(frozen=True)
-class HeadInfo:
-    """What a head does."""
-
-    site: str
-    head: int
-    label: str | None
-    entropy: float
-    scores: list[HeadScore]
-
-
-@dataclass(frozen=True)
-class Heads:
-    """What each head does, with the definitions of the labels."""
-
-    heads: list[HeadInfo]
-    kinds: dict[str, str]
-    notes: list[str]
-
-
-@dataclass(frozen=True)
-class Rise:
-    """The rise of the loss if what lies beyond the last words is cut off, shuffled or thinned out."""
-
-    change: str
-    beyond: int
-    rise: float
-    error: float
-
-
-@dataclass(frozen=True)
-class Forgotten:
-    """How far back a model remembers. Curves are (distance, number)."""
-
-    loss: float
-    words: int
-    reach: list[tuple[int, float]]
-    rises: list[Rise]
-    holds: dict[str, list[tuple[int, float]]]
-    notes: list[str]
-
-
-@dataclass(frozen=True)
 class Piece:
     """One written token."""
 
@@ -429,57 +257,6 @@ class Progress:
 
 
 @dataclass(frozen=True)
-class Packed:
-    """Numbers (heads, rows, columns) as bytes, compressed and in base64.
-
-    Weights are square roots times `levels` (255, or 65,535 in two bytes, the lower one first); values are
-    shares of `most`, the largest, around the middle level.
-    """
-
-    shape: tuple[int, int, int]
-    weighs: bool
-    levels: int
-    most: float
-    data: str
-
-
-@dataclass(frozen=True)
-class RecordedMap:
-    """The map of a site: some rows as they are, and of a long text all rows in blocks."""
-
-    rows: list[int]
-    numbers: Packed
-    coarse: Packed | None  # the largest weight of each block of SiteInfo.block by SiteInfo.block cells
-
-
-@dataclass(frozen=True)
-class RecordedVersion:
-    """What a model said with or without the edits."""
-
-    read: Read
-    maps: dict[str, RecordedMap]
-
-
-@dataclass(frozen=True)
-class RecordedModel:
-    """What a model said about a text."""
-
-    info: RunInfo
-    after: RecordedVersion
-    before: RecordedVersion | None  # without the edits, if there are edits
-    next: list[Next]  # with edits: the distribution after each position
-
-
-@dataclass(frozen=True)
-class Recording:
-    """The content of a file that opens offline."""
-
-    title: str
-    view: str  # the view that opens, as in the address bar
-    models: list[RecordedModel]
-
-
-@dataclass(frozen=True)
 class Answer:
     """The envelope of every answer to a question."""
 
@@ -496,12 +273,7 @@ QUESTIONS = (
     MosaicQuestion,
     NextQuestion,
     ScenesQuestion,
-    DoubtQuestion,
-    SayQuestion,
-    HeadsQuestion,
-    ForgetQuestion,
     WriteQuestion,
-    SaveQuestion,
     WaitQuestion,
 )
 ANSWERS = (
@@ -515,29 +287,10 @@ ANSWERS = (
     Rows,
     Scene,
     Scenes,
-    Stage,
-    MovedWeights,
-    Method,
-    Doubted,
-    LeastMove,
-    LeastChange,
-    Said,
-    HeadScore,
-    HeadInfo,
-    Heads,
-    Rise,
-    Forgotten,
     Piece,
     Progress,
-    Packed,
-    RecordedMap,
-    RecordedVersion,
-    RecordedModel,
-    Recording,
     Answer,
 )
-# The questions about a run, and not about a reading.
-OF_RUN = (ReadQuestion, ScenesQuestion, HeadsQuestion, ForgetQuestion, WriteQuestion)
 
 
 def to_json(message: Any) -> str:

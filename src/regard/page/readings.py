@@ -6,6 +6,7 @@ kept, so that the parts of a map are asked for one by one.
 Shape legend: H heads, Q rows, K columns, V vocabulary.
 """
 
+import copy
 import dataclasses
 import json
 from collections import OrderedDict
@@ -25,18 +26,22 @@ from regard.inside.observe import Reading, Wanted, distribution, observe, plain_
 from regard.inside.observe_labels import observe_labels
 from regard.inside.record import Record
 from regard.inside.source_reading import translation_reading
+from regard.inside.training_film import load_frame
 from regard.models.model import Model
-from regard.page import protocol
+from regard.page import messages, protocol
 from regard.page.answers import compared, digits, next_of, read_of
+from regard.page.recorded import RecordedModel
 from regard.page.recording import recorded
 from regard.page.scenes import chosen_image, scenes
 from regard.page.tiles import as_bytes, band, coarse
+from regard.page.training import trained
 from regard.probabilities.decoder import Writing, generate
 from regard.probabilities.sampling import Sampling
 from regard.runs.captioned import given_images
 from regard.runs.formats import load
 from regard.runs.labelled import require_labeller
 from regard.runs.run import Run
+from regard.training.film import frames
 
 KEPT = 6  # records and edited models that are remembered
 BANDS = 24  # bands of rows of maps that are remembered
@@ -66,13 +71,28 @@ class Readings:
     def __init__(self, path: Path):
         self.run = load(path)
         self._edited, self._records, self._inputs = Recent(), Recent(), Recent(2 * KEPT)
-        self._bands, self._chances = Recent(BANDS), Recent()
+        self._bands, self._chances, self._steps = Recent(BANDS), Recent(), Recent()
 
-    def model_under(self, edits: tuple[dict[str, Any], ...]) -> Run:
-        if not edits:
-            return self.run
-        text = json.dumps(edits)
-        return self._edited.get(text, lambda: edited(self.run, text))
+    def model_under(self, question: protocol.ReadQuestion, with_edits: bool = True) -> Run:
+        """Return the run at the step of the question, with or without its edits."""
+        run = (
+            self.run
+            if question.step is None
+            else self._steps.get(question.step, lambda: self._at(question.step))
+        )
+        if not question.edits or not with_edits:
+            return run
+        text = json.dumps(question.edits)
+        return self._edited.get((question.step, text), lambda: edited(run, text))
+
+    def _at(self, step: int | None) -> Run:
+        """Return the run with the weights of a kept step of its training."""
+        kept = {} if self.run.folder is None else dict(frames(self.run.folder))
+        if step not in kept:
+            raise UserError(f"the training kept no weights of step {step}: reload the page")
+        model = copy.deepcopy(self.run.model)
+        load_frame(model, kept[step])
+        return dataclasses.replace(self.run, model=model.eval())
 
     def reading(self, question: protocol.ReadQuestion) -> Reading:
         """Return the input. Without a target, a model with a source reads its own words under the edits."""
@@ -81,14 +101,14 @@ class Readings:
             if self.run.language_model.given is None:
                 return plain_reading(self.run.tokenizer, question.text)
             own = question.target is None or not question.target.strip()
-            changed = self.model_under(question.edits if own else ())
+            changed = self.model_under(question, with_edits=own)
             if self.run.model.reads == "captions":
                 image = chosen_image(given_images(changed), question.scene)
                 return caption_reading(changed, image, "" if own else question.target or "")
             return translation_reading(changed, question.text, None if own else question.target)
 
         edits = json.dumps(question.edits) if self.run.language_model.given is not None else ""
-        return self._inputs.get((question.text, question.target, question.scene, edits), make)
+        return self._inputs.get((question.text, question.target, question.scene, question.step, edits), make)
 
     def record(self, question: protocol.ReadQuestion, with_edits: bool = True) -> Record:
         """Return the record of a text, with or without the edits of the question."""
@@ -97,7 +117,7 @@ class Readings:
         def make() -> Record:
             if self._joined(question):
                 return by_words(self.record(dataclasses.replace(question, words=False), with_edits))
-            run = self.model_under(edits)
+            run = self.model_under(question, with_edits)
             wanted = Wanted(_sites(run.model), top=question.top)
             if run.model.label_count is not None:
                 names = run.config.labels
@@ -119,14 +139,15 @@ class Readings:
         before = self.record(question, with_edits=False) if question.edits else None
         return read_of(self.run, record, before, question.words)
 
-    def recorded(self, info: protocol.RunInfo, question: protocol.ReadQuestion) -> protocol.RecordedModel:
+    def recorded(self, info: protocol.RunInfo, question: protocol.ReadQuestion) -> RecordedModel:
         """Return all answers about a text, for a file."""
         before, next = None, list[protocol.Next]()
         if question.edits:
             before = self.record(question, with_edits=False)
             if self.run.model.label_count is None:
-                models = self.run.language_model, self.model_under(question.edits).language_model
-                next = compared(*models, self.reading(question), self.run.tokenizer, question.top)
+                plain = self.model_under(question, with_edits=False).language_model
+                changed = self.model_under(question).language_model
+                next = compared(plain, changed, self.reading(question), self.run.tokenizer, question.top)
         return recorded(info, self.run, self.record(question), before, next, question.words)
 
     def scenes(self, question: protocol.ScenesQuestion) -> protocol.Scenes:
@@ -168,18 +189,24 @@ class Readings:
     def next(self, question: protocol.NextQuestion) -> protocol.Next:
         reading, of = self.reading(question.of), question.of
 
-        def probabilities(edits: protocol.Edits) -> Tensor:
-            model = self.model_under(edits).language_model
-            key = (reading.ids, reading.given_names, json.dumps(edits), question.place)
+        def probabilities(with_edits: bool) -> Tensor:
+            model = self.model_under(of, with_edits).language_model
+            edits = json.dumps(of.edits if with_edits else ())
+            key = (reading.ids, reading.given_names, of.scene, of.step, edits, question.place)
             return self._chances.get(str(key), lambda: distribution(model, reading, question.place).exp())
 
-        before_V, after_V = probabilities(()), probabilities(of.edits)
+        before_V, after_V = probabilities(False), probabilities(True)
         true = reading.ids[question.place + 1] if question.place + 1 < len(reading.ids) else None
         return next_of(before_V, after_V, self.run.tokenizer.name, true, question.top)
 
+    def trained(self, question: messages.TrainedQuestion) -> messages.Trained:
+        """Return the record of the training."""
+        return messages.Trained([], [], []) if self.run.folder is None else trained(self.run.folder)
+
     def write(self, question: protocol.WriteQuestion) -> Iterator[protocol.Piece]:
         """Yield one token after the other, as `regard generate` writes them."""
-        run, tokenizer = self.model_under(question.edits), self.run.tokenizer
+        of = protocol.ReadQuestion(question.run, question.prompt, edits=question.edits)
+        run, tokenizer = self.model_under(of), self.run.tokenizer
         if run.language_model.given is not None:
             does = run.language_model.does
             raise UserError(f"this run {does} and does not go on from a text: see its Reading and Attention")
@@ -220,4 +247,5 @@ def _sites(model: Model) -> list[str]:
 
 def _key(question: protocol.ReadQuestion) -> Hashable:
     edits = json.dumps(question.edits)
-    return question.text, question.target, question.scene, question.words, question.top, edits
+    of = (question.text, question.target, question.scene, question.step)
+    return *of, question.words, question.top, edits

@@ -23,18 +23,8 @@ from torch import Tensor
 from regard.inside.observe import Reading
 from regard.inside.record import Map, Record
 from regard.page.answers import compared, read_of
-from regard.page.protocol import (
-    Next,
-    Packed,
-    Read,
-    RecordedMap,
-    RecordedModel,
-    RecordedVersion,
-    Recording,
-    RunInfo,
-    SiteInfo,
-    to_json,
-)
+from regard.page.protocol import Next, Read, RunInfo, SiteInfo, to_json
+from regard.page.recorded import Packed, RecordedMap, RecordedModel, RecordedVersion, Recording
 from regard.runs.run import Run
 
 WHOLE, COARSE = 512, 256  # a map of more than 512 positions is recorded as 256 blocks

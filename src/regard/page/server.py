@@ -19,7 +19,7 @@ from starlette.responses import StreamingResponse
 
 from regard.boundary import parse_json
 from regard.errors import MachineError, UserError
-from regard.page import protocol
+from regard.page import messages, protocol, recorded
 from regard.page.catalogue import Catalogue
 from regard.page.protocol import Answer, Runs, to_json
 from regard.page.training import Training
@@ -31,20 +31,25 @@ STREAMS = 8  # texts that are written at a time
 TYPES = {"lab.js": "text/javascript", "lab.css": "text/css"}
 # The questions that have one answer, and those whose answers come piece by piece, with their methods.
 ASKED = {
-    "read": protocol.ReadQuestion,
-    "rows": protocol.RowsQuestion,
-    "tile": protocol.TileQuestion,
-    "mosaic": protocol.MosaicQuestion,
-    "next": protocol.NextQuestion,
-    "scenes": protocol.ScenesQuestion,
+    "read": (protocol.ReadQuestion, "readings.read"),
+    "rows": (protocol.RowsQuestion, "readings.rows"),
+    "tile": (protocol.TileQuestion, "readings.tile"),
+    "mosaic": (protocol.MosaicQuestion, "readings.mosaic"),
+    "next": (protocol.NextQuestion, "readings.next"),
+    "scenes": (protocol.ScenesQuestion, "readings.scenes"),
+    "trained": (messages.TrainedQuestion, "readings.trained"),
+    "senses": (messages.SensesQuestion, "measures.senses"),
+    "course": (messages.CourseQuestion, "course"),
+    "lesson": (messages.LessonQuestion, "lesson"),
 }
 STREAMED = {
     "write": (protocol.WriteQuestion, "readings.write"),
-    "doubt": (protocol.DoubtQuestion, "measures.doubt"),
-    "say": (protocol.SayQuestion, "measures.say"),
-    "heads": (protocol.HeadsQuestion, "measures.heads"),
-    "forget": (protocol.ForgetQuestion, "measures.forget"),
+    "doubt": (messages.DoubtQuestion, "measures.doubt"),
+    "say": (messages.SayQuestion, "measures.say"),
+    "heads": (messages.HeadsQuestion, "measures.heads"),
+    "forget": (messages.ForgetQuestion, "measures.forget"),
 }
+LESSONS = "lessons"  # the worker of the lessons, beside those of the runs
 
 
 @final
@@ -68,8 +73,8 @@ class Lab:
         app.add_api_route("/api/train", self.train, methods=["POST"])
         app.add_api_route("/api/wait", self.wait, methods=["POST"])
         app.add_api_route("/api/save", self.save, methods=["POST"])
-        for name, kind in ASKED.items():
-            app.add_api_route(f"/api/{name}", self._asker(kind, f"readings.{name}"), methods=["POST"])
+        for name, (kind, method) in ASKED.items():
+            app.add_api_route(f"/api/{name}", self._asker(kind, method), methods=["POST"])
         for name, (kind, method) in STREAMED.items():
             app.add_api_route(f"/api/{name}", self._streamer(kind, method), methods=["POST"])
         return app
@@ -111,7 +116,7 @@ class Lab:
     async def save(self, request: Request) -> Response:
         """Answer with a file that opens offline."""
         try:
-            question = parse_json(protocol.SaveQuestion, await request.body(), "the question")
+            question = parse_json(recorded.SaveQuestion, await request.body(), "the question")
             view = request.headers.get("x-lab-view", "")[:100]
             infos = {info.id: info for info in self._catalogue.infos()}
             futures = []
@@ -175,7 +180,7 @@ class Lab:
                 if isinstance(piece, Exception):
                     yield _event(Answer("failed", error=_reason(piece)))
                     return
-                if not isinstance(piece, protocol.Piece | protocol.Stage):
+                if not isinstance(piece, protocol.Piece | messages.Stage):
                     yield _event(Answer("done", result=piece))
                     return
                 yield _event(Answer("working", result=piece))
@@ -189,15 +194,18 @@ class Lab:
 
     def _worker(self, run: str) -> Worker[Any]:
         if run not in self._workers:
-            path = self._catalogue.path(run)
-
-            def open_run() -> Any:
-                from regard.page.measures import Opened  # imports torch, in the worker's thread
-
-                return Opened(path)
-
-            self._workers[run] = Worker(open_run)
+            self._workers[run] = Worker(_open_lessons if run == LESSONS else self._opener(run))
         return self._workers[run]
+
+    def _opener(self, run: str) -> Callable[[], Any]:
+        path = self._catalogue.path(run)
+
+        def open_run() -> Any:
+            from regard.page.measures import Opened  # imports torch, in the worker's thread
+
+            return Opened(path)
+
+        return open_run
 
     def warm(self) -> None:
         """Open the first run before the first question."""
@@ -210,16 +218,24 @@ def _file(view: str, futures: list[Future[Any]]) -> bytes:
 
     models = [future.result() for future in futures]
     title = " · ".join(model.info.name for model in models)
-    return page(protocol.Recording(title, view, models), f"regard · {title}").encode()
+    return page(recorded.Recording(title, view, models), f"regard · {title}").encode()
 
 
 def _recording(info: protocol.RunInfo, of: protocol.ReadQuestion) -> Callable[[Any], Any]:
     return _worded(lambda opened: opened.readings.recorded(info, of))
 
 
+def _open_lessons() -> Any:
+    from regard.page.lessons import Lessons  # imports torch, in the worker's thread
+
+    return Lessons()
+
+
 def _run_of(question: Any) -> str:
-    """Return the run of a question, or of the reading that it is about."""
-    return str(question.run if isinstance(question, protocol.OF_RUN) else question.of.run)
+    """Return the worker of a question: the run that it names, or that of its reading, or the lessons."""
+    if isinstance(question, messages.CourseQuestion | messages.LessonQuestion):
+        return LESSONS
+    return str(question.run if isinstance(question, messages.OF_RUN) else question.of.run)
 
 
 def _worded(work: Callable[[Any], Any]) -> Callable[[Any], Any]:
