@@ -5,11 +5,14 @@ import { Attend } from "./attend";
 import { useStore } from "./context";
 import { DoubtView } from "./doubt";
 import { Hints } from "./hints";
+import { LessonsView } from "./lessons";
 import { MemoryView } from "./memory";
 import { Models } from "./models";
 import { ReadView } from "./read";
 import { Scenes } from "./scenes";
+import { SensesView } from "./senses";
 import { TrainView } from "./train";
+import { TrainedView } from "./trained";
 import { WriteView } from "./write";
 
 const TITLES: Record<View, string> = {
@@ -18,6 +21,9 @@ const TITLES: Record<View, string> = {
   write: "Writing",
   doubt: "Doubt",
   memory: "Memory",
+  senses: "Senses",
+  trained: "Training",
+  lessons: "Lessons",
 };
 const SHOWN: Record<View, () => ComponentChildren> = {
   read: () => <ReadView />,
@@ -25,11 +31,14 @@ const SHOWN: Record<View, () => ComponentChildren> = {
   write: () => <WriteView />,
   doubt: () => <DoubtView />,
   memory: () => <MemoryView />,
+  senses: () => <SensesView />,
+  trained: () => <TrainedView />,
+  lessons: () => <LessonsView />,
 };
 
 export function App() {
   const store = useStore();
-  const { runs, training, connection } = store;
+  const { runs, training, connection, view } = store;
   useEffect(() => {
     const keys = (event: KeyboardEvent) => {
       const typing = event.target instanceof HTMLTextAreaElement || event.target instanceof HTMLInputElement;
@@ -58,7 +67,9 @@ export function App() {
         </p>
       )}
       <main>
-        {learning ? (
+        {view.value === "lessons" ? (
+          <Current />
+        ) : learning ? (
           <TrainView />
         ) : (
           <>

@@ -1,9 +1,9 @@
 // The page asks its questions through a channel. This one asks the lab's server.
 
 import type {
-  Answer, Doubted, DoubtQuestion, Forgotten, ForgetQuestion, Heads, HeadsQuestion, MosaicQuestion, Next, NextQuestion, Piece,
-  Progress, Read, ReadQuestion, Rows, RowsQuestion, Runs, Said, SayQuestion, Scenes, ScenesQuestion, Stage, TileQuestion,
-  WriteQuestion,
+  Answer, Course, Doubted, DoubtQuestion, Forgotten, ForgetQuestion, Heads, HeadsQuestion, LessonPage, LessonQuestion,
+  MosaicQuestion, Next, NextQuestion, Piece, Progress, Read, ReadQuestion, Rows, RowsQuestion, Runs, Said, SayQuestion, Scenes,
+  ScenesQuestion, Senses, SensesQuestion, Stage, TileQuestion, Trained, TrainedQuestion, WriteQuestion,
 } from "./protocol";
 
 /** Long measurements, with their questions and results. */
@@ -31,6 +31,10 @@ export interface Channel {
   tile(question: TileQuestion, view: string): Promise<Uint8Array>;
   mosaic(question: MosaicQuestion, view: string): Promise<Uint8Array>;
   scenes(question: ScenesQuestion): Promise<Scenes>;
+  senses(question: SensesQuestion): Promise<Senses>;
+  trained(question: TrainedQuestion): Promise<Trained>;
+  course(): Promise<Course>;
+  lesson(question: LessonQuestion): Promise<LessonPage>;
   /** Send every piece as it is written. The returned function stops the writing. */
   write(question: WriteQuestion, piece: (piece: Piece) => void, end: (error: string | null) => void): () => void;
   /** Make a long measurement: each stage is told before it begins. The signal stops it. */
@@ -134,6 +138,10 @@ export function serverChannel(): Channel {
     tile: (question, view) => ask("tile", question, view) as Promise<Uint8Array>,
     mosaic: (question, view) => ask("mosaic", question, view) as Promise<Uint8Array>,
     scenes: (question) => ask("scenes", question, "scenes") as Promise<Scenes>,
+    senses: (question) => ask("senses", question, "senses") as Promise<Senses>,
+    trained: (question) => ask("trained", question, "trained") as Promise<Trained>,
+    course: () => ask("course", {}, "course") as Promise<Course>,
+    lesson: (question) => ask("lesson", question, "lesson") as Promise<LessonPage>,
     write,
     measure,
     train: async () => (await (await send("train", {}, "train")).json()) as Progress,

@@ -8,7 +8,7 @@ import { gainOf } from "./heatmap";
 import { columnNames, rowNames } from "./positions";
 import type { HeadInfo, Heads, Read, ReadQuestion, SiteInfo } from "./protocol";
 
-const SIZE = 32;
+export const SIZE = 32;
 
 /** A small map for every head of every site of one kind. */
 export function Mosaic({ read, of, site, head }: { read: Read; of: ReadQuestion; site: SiteInfo; head: number }) {
@@ -138,11 +138,11 @@ function scoresOf(head: HeadInfo): string {
 }
 
 /** The cells of a small map that hold numbers: the rest of a short text is empty. */
-function used(length: number): number {
+export function used(length: number): number {
   return Math.ceil(length / Math.ceil(length / SIZE));
 }
 
-function Small({ data, colours, size }: { data: Uint8Array | null; colours: Uint32Array; size: [number, number] }) {
+export function Small({ data, colours, size }: { data: Uint8Array | null; colours: Uint32Array; size: [number, number] }) {
   const [wide, high] = size;
   const canvas = useRef<HTMLCanvasElement>(null);
   useEffect(() => {
