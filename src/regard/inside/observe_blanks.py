@@ -27,7 +27,7 @@ def observe_blanks(run: Run, text: str, wanted: Wanted) -> Record:
     if wanted.sites:
         look.check(model.sites())
     model(torch.tensor([ids], device=model.device), look)
-    # The space before a blank belongs to the blank, as it belongs to the words of subwords.
+    # Of subwords, the space before a blank belongs to the blank.
     blank = b" ___" if tokenizer.kind == "bpe" else b"___"
     pieces = tuple(blank if token == model.blank else tokenizer.piece(token) for token in ids)
     filled = iter(fill(model, torch.tensor(ids), wanted.top))
