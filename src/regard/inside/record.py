@@ -136,6 +136,9 @@ class Record(Table):
     ranks: list[int | None] = field(default_factory=list)
     image: ShownImage | None = None  # the image with which the state began
     fills: bool = False  # whether the model fills blanks of the text, instead of predicting the next token
+    # The positions of the tokens of each word, and of each word that was given, if tokens were joined.
+    groups: list[range] | None = None
+    given_groups: list[range] | None = None
 
     def weights(self) -> dict[str, Map]:
         """The maps that hold weights."""
