@@ -68,8 +68,8 @@ export function Mosaic({ read, of, site, head }: { read: Read; of: ReadQuestion;
                   <button class="open" aria-label={`${one.name} ${name}`} title={found && scoresOf(found)} onClick={choose}>
                     <Small data={data} colours={colours} size={size} />
                     <span>{name.replace("head ", "") || "all"}</span>
-                    {found && <span class={found.label ? "tag" : "tag none"}>{found.label ?? "no label"}</span>}
                   </button>
+                  {found && <span class={found.label ? "tag" : "tag none"}>{found.label ?? "no label"}</span>}
                   {weighs && (
                     <button
                       class="mute"

@@ -19,7 +19,8 @@ from regard.inside.observe import Reading
 from regard.inside.sense_table import contributions, require_senses, senses_of
 from regard.inside.subject import Subject
 from regard.page import messages, protocol
-from regard.page.readings import Readings, picture_of
+from regard.page.answers import picture_of
+from regard.page.readings import Readings
 from regard.runs.run import Run
 
 
