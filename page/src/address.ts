@@ -2,7 +2,7 @@
 
 import type { Edit } from "./edits";
 
-export const VIEWS = ["read", "attend", "write", "doubt", "memory"] as const;
+export const VIEWS = ["read", "attend", "write", "doubt", "memory", "senses", "trained", "lessons"] as const;
 export type View = (typeof VIEWS)[number];
 export type Form = "arcs" | "map" | "mosaic";
 
@@ -18,6 +18,8 @@ export interface Place {
   rows: number[];
   form: Form;
   edits: Edit[]; // of the first run
+  lesson: string | null;
+  settings: Record<string, string>; // the inputs of the lesson that were changed
 }
 
 export function encode(place: Place): string {
@@ -32,6 +34,10 @@ export function encode(place: Place): string {
     if (place.head >= 0) items.set("head", String(place.head));
     if (place.rows.length) items.set("rows", place.rows.join("."));
     if (place.form !== "arcs") items.set("form", place.form);
+  }
+  if (place.view === "lessons") {
+    if (place.lesson !== null) items.set("lesson", place.lesson);
+    for (const [name, value] of Object.entries(place.settings)) items.append("set", `${name}=${value}`);
   }
   if (place.edits.length) items.set("edit", JSON.stringify(place.edits));
   return `#${place.view}?${items}`;
@@ -53,6 +59,8 @@ export function decode(hash: string): Place {
     rows: (items.get("rows") ?? "").split(".").filter((row) => /^\d{1,6}$/.test(row)).map(Number).slice(0, 64),
     form: items.get("form") === "map" ? "map" : items.get("form") === "mosaic" ? "mosaic" : "arcs",
     edits: editsOf(items.get("edit")),
+    lesson: items.get("lesson"),
+    settings: Object.fromEntries(items.getAll("set").filter((one) => one.includes("=")).map((one) => [one.slice(0, one.indexOf("=")), one.slice(one.indexOf("=") + 1)])),
   };
 }
 

@@ -7,11 +7,14 @@ import { useStore } from "./context";
 import { DoubtView } from "./doubt";
 import { shell } from "./format";
 import { Hints } from "./hints";
+import { LessonsView } from "./lessons";
 import { MemoryView } from "./memory";
 import { Models } from "./models";
 import { ReadView } from "./read";
 import { Scenes } from "./scenes";
+import { SensesView } from "./senses";
 import { TrainView } from "./train";
+import { TrainedView } from "./trained";
 import { WriteView } from "./write";
 
 const TITLES: Record<View, string> = {
@@ -20,6 +23,9 @@ const TITLES: Record<View, string> = {
   write: "Writing",
   doubt: "Doubt",
   memory: "Memory",
+  senses: "Senses",
+  trained: "Training",
+  lessons: "Lessons",
 };
 const SHOWN: Record<View, () => ComponentChildren> = {
   read: () => <ReadView />,
@@ -27,11 +33,14 @@ const SHOWN: Record<View, () => ComponentChildren> = {
   write: () => <WriteView />,
   doubt: () => <DoubtView />,
   memory: () => <MemoryView />,
+  senses: () => <SensesView />,
+  trained: () => <TrainedView />,
+  lessons: () => <LessonsView />,
 };
 
 export function App() {
   const store = useStore();
-  const { runs, training, connection, host } = store;
+  const { runs, training, connection, view, host } = store;
   useEffect(() => {
     const keys = (event: KeyboardEvent) => {
       const target = event.composedPath()[0]; // also inside a shadow root
@@ -61,7 +70,9 @@ export function App() {
         </p>
       )}
       <main>
-        {learning ? (
+        {view.value === "lessons" ? (
+          <Current />
+        ) : learning ? (
           <TrainView />
         ) : (
           <>

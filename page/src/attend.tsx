@@ -5,7 +5,8 @@ import { Arcs } from "./arcs";
 import { Changes } from "./changes";
 import { useStore } from "./context";
 import { isSilent, toggleSilence, add } from "./edits";
-import { Expected, Glance, Terms } from "./expected";
+import { Bars, Expected, Glance, Terms } from "./expected";
+import { bare } from "./format";
 import { HeatMap } from "./heatmap";
 import { OverImage } from "./image";
 import { Labels } from "./labels";
@@ -54,7 +55,7 @@ function Attention({ now, read, of }: { now: Reading; read: Read; of: ReadQuesti
   const last = site.first + names.length - 1;
   const kept = store.rows.value.filter((row) => row >= site.first && row <= last && isKnown(site, row));
   // the last word, or the first one of a caption that names a thing: "a red circle"
-  const rows = kept.length ? kept : [site.known?.[site.known.length - 1] ?? (read.image ? Math.min(site.first + 2, last) : last)];
+  const rows = kept.length ? kept : [site.known?.[site.known.length - 1] ?? startingRow(read, site, last)];
   const place = site.row_side === "read" ? Math.max(...rows) + 1 : read.tokens.length;
   const part = { read, of, site, head: shown, rows };
   const predicts = read.likeliest.some((one) => one.length > 0); // weights from elsewhere have no predictions
@@ -88,7 +89,9 @@ function Attention({ now, read, of }: { now: Reading; read: Read; of: ReadQuesti
         ))}
       </div>
       <div class="side">
-        {read.labels ? (
+        {read.fills ? (
+          <Blanks read={read} rows={rows} />
+        ) : read.labels ? (
           <Labels labels={read.labels} name={store.info.value?.name ?? ""} />
         ) : (
           predicts && (
@@ -102,6 +105,27 @@ function Attention({ now, read, of }: { now: Reading; read: Read; of: ReadQuesti
         <Terms run={of.run} place={place} />
       </div>
     </div>
+  );
+}
+
+/** The row that is shown first: of the last word, of the first blank, or of the first caption word that names a thing. */
+function startingRow(read: Read, site: SiteInfo, last: number): number {
+  if (read.image) return Math.min(site.first + 2, last);
+  if (!read.fills) return last;
+  return Math.min(last, Math.max(site.first, read.likeliest.findIndex((words) => words.length > 0)));
+}
+
+/** For a model that fills blanks: the likeliest words of the chosen blank. */
+function Blanks({ read, rows }: { read: Read; rows: readonly number[] }) {
+  const place = [...rows].reverse().find((row) => read.likeliest[row]?.length);
+  return (
+    <section class="expected" aria-label="Words of the blank">
+      <h2>
+        <span class="muted">word of the blank </span>
+        {place !== undefined && <q class="context">{read.tokens.slice(Math.max(0, place - 2), place + 3).map(bare).join(" ")}</q>}
+      </h2>
+      {place === undefined ? <p class="muted">Choose a blank (___).</p> : <Bars rows={read.likeliest[place]!.map(([word, p]) => ({ word, p, here: false }))} />}
+    </section>
   );
 }
 

@@ -8,24 +8,23 @@ import type { Read, SiteInfo } from "./protocol";
 
 interface Props {
   read: Read;
-  site: SiteInfo;
-  head: number;
-  rows: readonly number[];
+  site: SiteInfo | null; // null where no weights are shown
+  head?: number;
+  rows?: readonly number[];
 }
 
 /** The changes in effect: undo, redo, reset, and what repeats them elsewhere. */
-export function Changes({ read, site, head, rows }: Props) {
+export function Changes({ read, site, head = -1, rows = [] }: Props) {
   const store = useStore();
   const { history, edits, info, text, target } = store;
   const json = useSignal("");
   const refused = useSignal("");
   const copied = useSignal("");
   const base = {
-    site: site.name,
-    ...(head >= 0 && site.heads.length > 1 ? { heads: [head] } : {}),
-    rows: rows.flatMap((row) => rowPositions(read, site, row)),
+    site: site?.name ?? "",
+    ...(site && head >= 0 && site.heads.length > 1 ? { heads: [head] } : {}),
+    rows: site ? rows.flatMap((row) => rowPositions(read, site, row)) : [],
   };
-  const weighs = site.holds === "weights";
   const put = (edit: Edit) => store.edit(add(edits.value, edit));
   const copy = async (name: string, what: string) => {
     try {
@@ -66,7 +65,7 @@ export function Changes({ read, site, head, rows }: Props) {
       ) : (
         <Versions />
       )}
-      {weighs && store.host.edits && (
+      {site?.holds === "weights" && store.host.edits && (
         <div class="buttons">
           <button class="quiet" title="The chosen words attend equally to every word that they see" onClick={() => put({ do: "uniform", ...base })}>
             Attend equally
@@ -112,7 +111,7 @@ export function Changes({ read, site, head, rows }: Props) {
           <textarea
             rows={3}
             spellcheck={false}
-            placeholder={`{"do": "scale", "site": "${site.name}", "by": 0.5}`}
+            placeholder={`{"do": "scale", "site": "${site?.name ?? read.sites[0]?.name ?? ""}", "by": 0.5}`}
             value={json.value}
             onInput={(event) => (json.value = event.currentTarget.value)}
           />

@@ -2,9 +2,9 @@
 
 import { VIEWS, type View } from "./address";
 import type {
-  Answer, Doubted, DoubtQuestion, Forgotten, ForgetQuestion, Heads, HeadsQuestion, MosaicQuestion, Next, NextQuestion, Piece,
-  Progress, Read, ReadQuestion, Rows, RowsQuestion, Runs, Said, SaveQuestion, SayQuestion, Scenes, ScenesQuestion, Stage,
-  TileQuestion, WriteQuestion,
+  Answer, Course, Doubted, DoubtQuestion, Forgotten, ForgetQuestion, Heads, HeadsQuestion, LessonPage, LessonQuestion,
+  MosaicQuestion, Next, NextQuestion, Piece, Progress, Read, ReadQuestion, Rows, RowsQuestion, Runs, Said, SaveQuestion, SayQuestion,
+  Scenes, ScenesQuestion, Senses, SensesQuestion, Stage, TileQuestion, Trained, TrainedQuestion, WriteQuestion,
 } from "./protocol";
 
 /** Long measurements, with their questions and results. */
@@ -44,6 +44,10 @@ export interface Channel {
   tile(question: TileQuestion, view: string): Promise<Uint8Array>;
   mosaic(question: MosaicQuestion, view: string): Promise<Uint8Array>;
   scenes(question: ScenesQuestion): Promise<Scenes>;
+  senses(question: SensesQuestion): Promise<Senses>;
+  trained(question: TrainedQuestion): Promise<Trained>;
+  course(): Promise<Course>;
+  lesson(question: LessonQuestion): Promise<LessonPage>;
   /** Send every piece as it is written. The returned function stops the writing. */
   write(question: WriteQuestion, piece: (piece: Piece) => void, end: (error: string | null) => void): () => void;
   /** Make a long measurement: each stage is told before it begins. The signal stops it. */
@@ -157,6 +161,10 @@ export function serverChannel(): Channel {
     tile: (question, view) => ask("tile", question, view) as Promise<Uint8Array>,
     mosaic: (question, view) => ask("mosaic", question, view) as Promise<Uint8Array>,
     scenes: (question) => ask("scenes", question, "scenes") as Promise<Scenes>,
+    senses: (question) => ask("senses", question, "senses") as Promise<Senses>,
+    trained: (question) => ask("trained", question, "trained") as Promise<Trained>,
+    course: () => ask("course", {}, "course") as Promise<Course>,
+    lesson: (question) => ask("lesson", question, "lesson") as Promise<LessonPage>,
     write,
     measure,
     train: async () => (await (await send("train", {}, "train")).json()) as Progress,

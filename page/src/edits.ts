@@ -65,6 +65,7 @@ export function inWords(edit: Edit, row: (place: number) => string, column: (pla
   if (typeof edit.value === "number") parts.push(`= ${edit.value}`);
   if (typeof edit.by === "number") parts.push(`by ${edit.by}`);
   if (typeof edit.share === "number") parts.push(`share ${edit.share}`);
+  if (Array.isArray(edit.words)) parts.push(`of “${edit.words.join("” “")}”`);
   if (typeof edit.text === "string") parts.push(`from “${edit.text}”`);
   return `${edit.do} ${edit.site} ${parts.join(" ")}`.trim();
 }

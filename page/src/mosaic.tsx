@@ -8,7 +8,7 @@ import { gainOf } from "./heatmap";
 import { columnNames, rowNames } from "./positions";
 import type { HeadInfo, Heads, Read, ReadQuestion, SiteInfo } from "./protocol";
 
-const SIZE = 32;
+export const SIZE = 32;
 
 /** A small map for every head of every site of one kind. */
 export function Mosaic({ read, of, site, head }: { read: Read; of: ReadQuestion; site: SiteInfo; head: number }) {
@@ -68,8 +68,8 @@ export function Mosaic({ read, of, site, head }: { read: Read; of: ReadQuestion;
                   <button class="open" aria-label={`${one.name} ${name}`} title={found && scoresOf(found)} onClick={choose}>
                     <Small data={data} colours={colours} size={size} />
                     <span>{name.replace("head ", "") || "all"}</span>
-                    {found && <span class={found.label ? "tag" : "tag none"}>{found.label ?? "no label"}</span>}
                   </button>
+                  {found && <span class={found.label ? "tag" : "tag none"}>{found.label ?? "no label"}</span>}
                   {weighs && store.host.edits && (
                     <button
                       class="mute"
@@ -138,11 +138,11 @@ function scoresOf(head: HeadInfo): string {
 }
 
 /** The cells of a small map that hold numbers: the rest of a short text is empty. */
-function used(length: number): number {
+export function used(length: number): number {
   return Math.ceil(length / Math.ceil(length / SIZE));
 }
 
-function Small({ data, colours, size }: { data: Uint8Array | null; colours: Uint32Array; size: [number, number] }) {
+export function Small({ data, colours, size }: { data: Uint8Array | null; colours: Uint32Array; size: [number, number] }) {
   const [wide, high] = size;
   const canvas = useRef<HTMLCanvasElement>(null);
   useEffect(() => {

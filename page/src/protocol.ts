@@ -1,4 +1,4 @@
-// Written by page/protocol.py from src/regard/page/{protocol,messages,recorded}.py. Do not edit.
+// Written by page/protocol.py from protocol.py, messages.py and recorded.py. Do not edit.
 
 /** The input of a model. */
 export interface ReadQuestion {
@@ -154,6 +154,7 @@ export interface Read {
   labels: Next | null;
   image: Picture | null;
   right: [number, number][] | null;
+  fills: boolean;
 }
 
 /** (heads, rows, columns) of a site. */

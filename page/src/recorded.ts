@@ -13,6 +13,8 @@ export interface Numbers {
   data: Float32Array;
 }
 
+const refused = () => Promise.reject(new Failed("A file holds what was recorded: open the model in the lab."));
+
 export function recordedChannel(recording: Recording): Channel {
   const held = recording.models.map((model) => model.after.read);
   const host: Host = {
@@ -93,11 +95,15 @@ export function recordedChannel(recording: Recording): Channel {
       end("A file cannot write: open the model in the lab.");
       return () => {};
     },
-    scenes: () => Promise.reject(new Failed("A file holds one image.")),
-    measure: () => Promise.reject(new Failed("A file measures nothing: open the model in the lab.")),
-    train: () => Promise.reject(new Failed("A file cannot train.")),
-    training: () => Promise.reject(new Failed("A file cannot train.")),
-    save: () => Promise.reject(new Failed("This view is a file already.")),
+    scenes: refused,
+    senses: refused,
+    trained: refused,
+    course: refused,
+    lesson: refused,
+    measure: refused,
+    train: refused,
+    training: refused,
+    save: refused,
   };
 }
 

@@ -38,6 +38,8 @@ export function makeStore(channel: Channel) {
   const target = signal<string | null>(start.target);
   const scene = signal(start.scene ?? 0); // the image of a captioner
   const words = signal(start.words);
+  const lesson = signal(start.lesson);
+  const settings = signal(start.settings);
   const site = signal<string | null>(start.site);
   const head = signal(start.head);
   const rows = signal<number[]>(start.rows);
@@ -161,11 +163,12 @@ export function makeStore(channel: Channel) {
       view: view.value, runs: names, text: text.value, target: target.value, words: words.value, site: site.value,
       scene: runs.value!.find((run) => run.id === chosen.value[0])?.reads === "captions" ? scene.value : null,
       head: head.value, rows: rows.value, form: form.value, edits: [...edits.value],
+      lesson: lesson.value, settings: settings.value,
     });
   };
   if (host.address) {
     effects.push(effect(() => {
-      if (runs.value === null || runs.value.length === 0) return;
+      if (runs.value === null || (runs.value.length === 0 && view.value !== "lessons")) return;
       const hash = address();
       clearTimeout(timer);
       timer = setTimeout(() => history_replace(hash), 150);
@@ -178,7 +181,7 @@ export function makeStore(channel: Channel) {
   }
 
   return {
-    channel, host, address, view, runs, training, chosen, text, target, scene, words, site, head, rows, form, place, hovered, readings,
+    channel, host, address, view, runs, training, chosen, text, target, scene, words, lesson, settings, site, head, rows, form, place, hovered, readings,
     connection, theme, active, info, history, edits, reading, question, loadRuns, failed,
     retry: (run: string) => ask(run),
     close: () => effects.forEach((stop) => stop()),

@@ -13,7 +13,6 @@ from regard.inside.observe import Reading, distributions
 from regard.inside.record import Map, Record, ShownImage
 from regard.models.contract import LanguageModel
 from regard.page import protocol
-from regard.runs.run import Run
 from regard.tokens.contract import Tokenizer
 from regard.tokens.word_groups import word_groups
 
@@ -21,14 +20,15 @@ TERMS = 12  # the largest terms of a prediction
 REGIONS = "regions"  # the site of the regions of an image
 
 
-def read_of(run: Run | None, record: Record, before: Record | None, words: bool = False) -> protocol.Read:
-    """Return the predictions of a record, and its sites.
-
-    Without a run, the weights are from elsewhere. `words`: subwords were joined, or would have been.
-    """
-    axes, kind = list[list[str]](), "word" if run is None else run.tokenizer.kind
-    causal = run is not None and run.model.label_count is None
+def read_of(
+    record: Record, before: Record | None, kind: str, vocabulary: int, words: bool = False
+) -> protocol.Read:
+    """Return the predictions of a record, and its sites. `words`: the subwords were joined, or were words."""
+    axes = list[list[str]]()
+    # weights that come from no model (without a vocabulary) may look ahead
+    causal = vocabulary > 0 and record.labels is None and not record.fills
     shown = [site_map for site_map in record.maps.values() if site_map.site.holds != "scores"]
+    sites = [_site(site_map, axes, causal) for site_map in shown]
     return protocol.Read(
         tokens=record.tokens,
         word=_word_numbers(record.tokens, "word" if words else kind),
@@ -42,14 +42,15 @@ def read_of(run: Run | None, record: Record, before: Record | None, words: bool 
         # the first note of a labelled text tells the labels, which have an answer of their own
         notes=record.notes if record.labels is None else record.notes[1:],
         kind=kind,
-        vocabulary=0 if run is None else run.tokenizer.size,
+        vocabulary=vocabulary,
         axes=axes,
-        sites=[_site(site_map, axes, causal) for site_map in shown],
+        sites=sites,
         terms=[_terms(record, place - 1) for place in range(len(record.tokens))],
         terms_of=None if record.parts is None else record.parts.of,
-        labels=None if run is None else _labels(run.config.labels, record, before or record),
+        labels=_labels(record, before or record),
         image=picture_of(record.image),
         right=None if record.right is None else sorted(record.right),
+        fills=record.fills,
     )
 
 
@@ -88,6 +89,25 @@ def compared(
     return answers
 
 
+def _labels(record: Record, before: Record) -> protocol.Next | None:
+    """Return the distribution of all labels, before and after the edits."""
+    if record.labels is None or before.labels is None:
+        return None
+    after, was = dict(record.labels), dict(before.labels)
+    chances = [
+        protocol.Chance(number, name, was[name], share) for number, (name, share) in enumerate(record.labels)
+    ]
+    moved = sum(abs(after[name] - was[name]) for name in after) / 2
+    return protocol.Next(chances, None, None, None, moved)
+
+
+def picture_of(image: ShownImage | None) -> protocol.Picture | None:
+    if image is None:
+        return None
+    height, width, _ = image.pixels.shape
+    return protocol.Picture(png_uri(image.pixels), width, height, image.columns, list(image.boxes), REGIONS)
+
+
 def _site(site_map: Map, axes: list[list[str]], causal: bool) -> protocol.SiteInfo:
     def axis(names: tuple[str, ...]) -> int:
         if list(names) not in axes:
@@ -113,23 +133,6 @@ def _site(site_map: Map, axes: list[list[str]], causal: bool) -> protocol.SiteIn
         extra=site.extra is not None and site.columns == "read",
         most=1.0 if site_map.weighs else digits(float(site_map.numbers.abs().max())),
     )
-
-
-def _labels(names: Sequence[str], record: Record, before: Record) -> protocol.Next | None:
-    """Return the distribution of all labels, before and after the edits."""
-    if record.labels is None or before.labels is None:
-        return None
-    after, was = dict(record.labels), dict(before.labels)
-    chances = [protocol.Chance(names.index(name), name, was[name], share) for name, share in record.labels]
-    moved = sum(abs(after[name] - was[name]) for name in names) / 2
-    return protocol.Next(chances, None, None, None, moved)
-
-
-def picture_of(image: ShownImage | None) -> protocol.Picture | None:
-    if image is None:
-        return None
-    height, width, _ = image.pixels.shape
-    return protocol.Picture(png_uri(image.pixels), width, height, image.columns, list(image.boxes), REGIONS)
 
 
 def _word_numbers(tokens: list[str], kind: str) -> list[int]:

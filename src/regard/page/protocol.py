@@ -206,6 +206,7 @@ class Read:
     labels: Next | None  # of a classifier: the distribution of all labels
     image: Picture | None
     right: list[tuple[int, int]] | None = None  # the gold links as (row, column), if they are known
+    fills: bool = False  # `likeliest` has the words of each blank, and not the next words
 
 
 @dataclass(frozen=True)

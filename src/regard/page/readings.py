@@ -14,7 +14,6 @@ from collections.abc import Callable, Hashable, Iterator
 from pathlib import Path
 from typing import Any, TypeVar, final
 
-import torch
 from torch import Tensor
 
 from regard.errors import UserError
@@ -30,10 +29,10 @@ from regard.inside.training_film import load_frame
 from regard.models.model import Model
 from regard.page import messages, protocol
 from regard.page.answers import compared, digits, next_of, read_of
+from regard.page.cells import band, small_maps, tile
 from regard.page.recorded import RecordedModel
 from regard.page.recording import recorded
 from regard.page.scenes import chosen_image, scenes
-from regard.page.tiles import as_bytes, band, coarse
 from regard.page.training import trained
 from regard.probabilities.decoder import Writing, generate
 from regard.probabilities.sampling import Sampling
@@ -75,17 +74,14 @@ class Readings:
 
     def model_under(self, question: protocol.ReadQuestion, with_edits: bool = True) -> Run:
         """Return the run at the step of the question, with or without its edits."""
-        run = (
-            self.run
-            if question.step is None
-            else self._steps.get(question.step, lambda: self._at(question.step))
-        )
+        step = question.step
+        run = self.run if step is None else self._steps.get(step, lambda: self._at(step))
         if not question.edits or not with_edits:
             return run
         text = json.dumps(question.edits)
-        return self._edited.get((question.step, text), lambda: edited(run, text))
+        return self._edited.get((step, text), lambda: edited(run, text))
 
-    def _at(self, step: int | None) -> Run:
+    def _at(self, step: int) -> Run:
         """Return the run with the weights of a kept step of its training."""
         kept = {} if self.run.folder is None else dict(frames(self.run.folder))
         if step not in kept:
@@ -112,23 +108,22 @@ class Readings:
 
     def record(self, question: protocol.ReadQuestion, with_edits: bool = True) -> Record:
         """Return the record of a text, with or without the edits of the question."""
-        edits = question.edits if with_edits else ()
 
         def make() -> Record:
-            if self._joined(question):
-                return by_words(self.record(dataclasses.replace(question, words=False), with_edits))
             run = self.model_under(question, with_edits)
             wanted = Wanted(_sites(run.model), top=question.top)
-            if run.model.label_count is not None:
+            if run.model.label_count is None:
+                record = observe(run.language_model, run.tokenizer, self.reading(question), wanted)
+            else:
                 names = run.config.labels
                 every = dataclasses.replace(wanted, top=len(names))
-                return observe_labels(require_labeller(run), run.tokenizer, names, question.text, every)
-            return observe(run.language_model, run.tokenizer, self.reading(question), wanted)
+                record = observe_labels(require_labeller(run), run.tokenizer, names, question.text, every)
+            return by_words(record) if self._joined(question) else record
 
-        if with_edits or self.run.model.source_size is None:
-            return self._records.get((True, _key(dataclasses.replace(question, edits=edits))), make)
-        # a model with a source may read words that it wrote under the edits
-        return self._records.get((False, _key(question)), make)
+        if not with_edits and self.run.model.source_size is None:
+            return self._records.get((True, _key(dataclasses.replace(question, edits=()))), make)
+        # a model with a source may read words that it wrote under the edits, also without them
+        return self._records.get((with_edits, _key(question)), make)
 
     def _joined(self, question: protocol.ReadQuestion) -> bool:
         subwords = self.run.tokenizer.kind != "word"
@@ -137,7 +132,7 @@ class Readings:
     def read(self, question: protocol.ReadQuestion) -> protocol.Read:
         record = self.record(question)
         before = self.record(question, with_edits=False) if question.edits else None
-        return read_of(self.run, record, before, question.words)
+        return read_of(record, before, self.run.tokenizer.kind, self.run.tokenizer.size, question.words)
 
     def recorded(self, info: protocol.RunInfo, question: protocol.ReadQuestion) -> RecordedModel:
         """Return all answers about a text, for a file."""
@@ -148,17 +143,8 @@ class Readings:
                 plain = self.model_under(question, with_edits=False).language_model
                 changed = self.model_under(question).language_model
                 next = compared(plain, changed, self.reading(question), self.run.tokenizer, question.top)
-        return recorded(info, self.run, self.record(question), before, next, question.words)
-
-    def scenes(self, question: protocol.ScenesQuestion) -> protocol.Scenes:
-        """Return the scenes to choose from."""
-        pictures, captions = scenes()
-        given_images(self.run)  # refuses a run that sees no image
-        return protocol.Scenes(
-            [
-                protocol.Scene(number, png_uri(pixels), caption)
-                for number, (pixels, caption) in enumerate(zip(pictures, captions, strict=True))
-            ]
+        return recorded(
+            info, self.record(question), before, next, self.run.tokenizer.size, words=question.words
         )
 
     def rows(self, question: protocol.RowsQuestion) -> protocol.Rows:
@@ -167,24 +153,17 @@ class Readings:
 
     def tile(self, question: protocol.TileQuestion) -> bytes:
         """Return a byte for each block of cells, row by row; cells past the end of the map are 0."""
-        site_map, block = self.record(question.of).map(question.site), question.block
-        first, shift = divmod(question.column - site_map.first, block)
+        site_map = self.record(question.of).map(question.site)
+        shift = (question.column - site_map.first) % question.block
         # All tiles of a band of rows are cut from the same numbers: the rows are computed once.
-        key = (_key(question.of), question.site, question.head, question.row, question.rows, block, shift)
-        band_QK = self._bands.get(key, lambda: band(site_map, question, shift))
-        part_QK = band_QK[:, first : first + -(-question.columns // block)]
-        missing = -(-question.columns // block) - part_QK.shape[1]
-        below = -(-question.rows // block) - part_QK.shape[0]
-        return as_bytes(torch.nn.functional.pad(part_QK, (0, missing, 0, below)), site_map, question.gain)
+        shape = (question.site, question.head, question.row, question.rows, question.block, shift)
+        band_QK = self._bands.get((_key(question.of), shape), lambda: band(site_map, question, shift))
+        return tile(band_QK, site_map, question)
 
     def mosaic(self, question: protocol.MosaicQuestion) -> bytes:
         """Return (sites, heads, size, size) bytes. Rows and columns are pooled, the largest is kept."""
-        parts, record = list[bytes](), self.record(question.of)
-        for site in question.sites:
-            site_map = record.map(site)
-            for head_QK in coarse(site_map, question.size):
-                parts.append(as_bytes(head_QK, site_map, question.gain))
-        return b"".join(parts)
+        record = self.record(question.of)
+        return b"".join(small_maps(record.map(site), question) for site in question.sites)
 
     def next(self, question: protocol.NextQuestion) -> protocol.Next:
         reading, of = self.reading(question.of), question.of
@@ -198,6 +177,17 @@ class Readings:
         before_V, after_V = probabilities(False), probabilities(True)
         true = reading.ids[question.place + 1] if question.place + 1 < len(reading.ids) else None
         return next_of(before_V, after_V, self.run.tokenizer.name, true, question.top)
+
+    def scenes(self, question: protocol.ScenesQuestion) -> protocol.Scenes:
+        """Return the scenes to choose from."""
+        pictures, captions = scenes()
+        given_images(self.run)  # refuses a run that sees no image
+        return protocol.Scenes(
+            [
+                protocol.Scene(number, png_uri(pixels), caption)
+                for number, (pixels, caption) in enumerate(zip(pictures, captions, strict=True))
+            ]
+        )
 
     def trained(self, question: messages.TrainedQuestion) -> messages.Trained:
         """Return the record of the training."""

@@ -84,24 +84,28 @@ class Source:
 
 def file_of(title: str, record: Record, before: Record | None, source: Source) -> str:
     """Return the page of one record."""
-    model = recorded(source.info, source.run, record, before, source.next(), source.words)
+    vocabulary = 0 if source.run is None else source.run.tokenizer.size
+    model = recorded(source.info, record, before, source.next(), vocabulary, source.words)
     return page(Recording(source.title or title, source.view(record), [model]), title)
 
 
 def recorded(
     info: RunInfo,
-    run: Run | None,
     record: Record,
     before: Record | None,
     next: list[Next],
-    words: bool = False,
+    vocabulary: int,
+    words: bool,
 ) -> RecordedModel:
     """Return what a model said, without and with the edits."""
     versions = [record] if before is None else [record, before]
     sizes = (site_map.numbers.numel() for one in versions for site_map in one.maps.values())
     levels = 255 if sum(sizes) > FEW else 65535
-    reads = [read_of(run, record, before, words), *(read_of(run, one, None, words) for one in versions[1:])]
-    after, *rest = (_version(one, read, levels) for one, read in zip(versions, reads, strict=True))
+
+    def version(one: Record, before: Record | None) -> RecordedVersion:
+        return _version(one, read_of(one, before, info.tokens, vocabulary, words), levels)
+
+    after, *rest = (version(record, before), *(version(one, None) for one in versions[1:]))
     return RecordedModel(info, after, rest[0] if rest else None, next)
 
 
