@@ -1,7 +1,13 @@
 """Laws of large texts: read, split and encoded in pieces, they give the ids that the whole text gives."""
 
+import json
 import os
+import signal
+import subprocess
+import sys
+import time
 from itertools import pairwise
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -11,13 +17,14 @@ from hypothesis import strategies as st
 from tokenizers import Tokenizer as Library
 from tokenizers import decoders, models, normalizers, pre_tokenizers
 
+import regard
 from regard.errors import MachineError, Notice, UserError
 from regard.text import documents, files
 from regard.text.documents import ROW, split, split_pieces
 from regard.text.files import Source, hold_out_files, read
 from regard.tokens import shards, subwords
 from regard.tokens.choose import TokenOptions, train_on_sources, train_tokenizer
-from regard.tokens.shards import encode_sources
+from regard.tokens.shards import encode_sources, shards_folder
 from regard.tokens.streams import sample, vocabulary
 
 TEXT = "The cat's 12 mats, sat—on naïve mats.\n\nthe end <unk> café 数学。很好\n \t\n\x0bend\r\n"
@@ -256,3 +263,122 @@ def test_a_full_disk_says_where_the_shards_are(tmp_path, cache, small_pieces, mo
     with pytest.raises(MachineError, match=rf"full while the text is encoded into {cache}.*REGARD_CACHE"):
         encode_sources(MADE["byte", "file"], sources)
     assert [*cache.iterdir()] == []
+
+
+MAKE = """
+import sys
+from regard.text import files
+files.LARGE = 50
+from regard.tokens.raw_bytes import ByteTokenizer
+from regard.tokens.shards import encode_sources
+print("begins", flush=True)
+print(int(encode_sources(ByteTokenizer("file"), files.read(sys.argv[1])).ids_N.long().sum()))
+"""
+
+
+def maker(path: Path) -> subprocess.Popen:
+    return subprocess.Popen(
+        [sys.executable, "-c", MAKE, str(path)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+
+
+def test_two_processes_make_one_shard(tmp_path, cache):
+    path = tmp_path / "text.txt"
+    path.write_text("ab\n" * 700_000)
+    expected = (97 + 98 + 10) * 700_000 + 256
+    makers = [maker(path), maker(path)]
+    assert [int(each.communicate()[0].split()[1]) for each in makers] == [expected, expected]
+    assert len([*cache.glob("[0-9a-f]*")]) == 1
+
+
+def test_a_killed_process_leaves_nothing_that_is_read(tmp_path, cache):
+    path = tmp_path / "text.txt"
+    path.write_text("ab\n" * 700_000)
+    killed = maker(path)
+    deadline = time.monotonic() + 60
+    while not [*cache.glob(".regard-*.tmp/ids.bin")] and killed.poll() is None:
+        assert time.monotonic() < deadline
+        time.sleep(0.005)
+    killed.send_signal(signal.SIGKILL)
+    killed.communicate()
+    assert killed.returncode == -signal.SIGKILL
+    assert not [*cache.glob("[0-9a-f]*/shard.json")]
+    again, _ = maker(path).communicate()
+    assert int(again.split()[1]) == (97 + 98 + 10) * 700_000 + 256
+    assert [path.name[0] != "." and path.is_dir() for path in cache.iterdir()] == [True]
+
+
+@pytest.mark.parametrize(
+    ("family", "options"),
+    [
+        ("transformer", {"tokens": "char", "document": "line", "context": 13, "layers": 1, "width": 8}),
+        ("lstm", {"tokens": "word", "width": 8, "segment": 7}),
+        ("reader", {"tokens": "byte", "context": 11, "layers": 1, "width": 8}),
+        ("ngram", {"tokens": "word", "order": 2}),
+        ("embedding", {"width": 5, "epochs": 1}),
+    ],
+)
+def test_a_training_on_a_large_text_is_the_training_on_the_text(
+    family: str, options: dict, tmp_path, cache, monkeypatch
+):
+    path = tmp_path / "text.txt"
+    path.write_text("".join(f"the cat number {n % 7} sat on mat {n % 5}\n" for n in range(60)))
+    steps = {"steps": 3, "batch": 3} if family in ("transformer", "lstm", "reader") else {}
+    options = {**options, **steps, "text": str(path)}
+    small = regard.train(family, out=str(tmp_path / "small"), **options)
+    monkeypatch.setattr(files, "LARGE", 50)
+    large = regard.train(family, out=str(tmp_path / "large"), **options)
+    assert len([*cache.glob("[0-9a-f]*/ids.bin")]) > 0
+    assert large.loss == small.loss
+    weights = zip(large.run.model.state_dict().values(), small.run.model.state_dict().values(), strict=True)
+    assert all(torch.equal(one, other) for one, other in weights)
+    assert large.run.config.texts.train[0].sha256 == small.run.config.texts.train[0].sha256
+    if family in ("transformer", "lstm", "ngram"):
+        measured = regard.evaluate(large.run)
+        assert measured.loss == pytest.approx(small.loss, rel=1e-12)
+        assert measured.bytes == small.run.config.texts.valid[0].bytes
+        one, other = (regard.score(run.run, str(path)) for run in (small, large))
+        assert [*one] == [*other]
+
+
+def test_measuring_in_slices_gives_every_loss_once(tmp_path, monkeypatch):
+    path = tmp_path / "text.txt"
+    path.write_text("".join(f"the cat {n % 7} sat\n" for n in range(40)))
+    sizes = {"steps": 2, "batch": 2, "layers": 1, "width": 8}
+    runs = [
+        regard.train(
+            "transformer", text=str(path), context=9, tokens="word", out=str(tmp_path / "a"), **sizes
+        ),
+        regard.train("lstm", text=str(path), tokens="word", out=str(tmp_path / "b"), **sizes),
+    ]
+    mixed = regard.mix(runs[0].run, runs[1].run, valid=str(path))
+    for run in (runs[0].run, runs[1].run, mixed):
+        monkeypatch.setattr("regard.tokens.batches.SLICE", 1 << 20)
+        whole = [token.log_prob for document in regard.score(run, str(path)) for token in document]
+        monkeypatch.setattr("regard.tokens.batches.SLICE", 17)
+        parts = [token.log_prob for document in regard.score(run, str(path)) for token in document]
+        assert parts == pytest.approx(whole, abs=1e-5)  # float32: other batches, other last bits
+
+
+def test_shards_are_listed_and_removed(tmp_path, cache, small_pieces):
+    assert regard.shards().shards == ()
+    sources = large_source(tmp_path)
+    for kind in ("byte", "char"):
+        encode_sources(MADE[kind, "file"], sources)
+    kept = regard.shards()
+    assert kept.folder == shards_folder() == cache
+    assert {shard.kind for shard in kept.shards} == {"byte", "char"}
+    assert all(shard.files == (str(tmp_path / "text.txt"),) for shard in kept.shards)
+    with pytest.raises(UserError, match="no encoded text has this name"):
+        regard.shards(remove="zz")
+    left = regard.shards(remove=kept.shards[0].name[:12])
+    assert left.removed == (kept.shards[0].name,)
+    assert [shard.name for shard in left.shards] == [kept.shards[1].name]
+    assert regard.shards(remove="all").shards == ()
+
+
+def test_the_verb_prints_shards(regard_cli, tmp_path, cache, small_pieces):
+    encode_sources(MADE["byte", "file"], large_source(tmp_path))
+    assert "tokens (byte, a document is a file)" in regard_cli("shards").stdout
+    shown = json.loads(regard_cli("shards", "--remove", "all", "--json").stdout)
+    assert (shown["shards"], len(shown["removed"])) == ([], 1)

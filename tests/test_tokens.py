@@ -8,7 +8,6 @@ from hypothesis import strategies as st
 from regard.errors import UserError
 from regard.text.documents import Document
 from regard.tokens import batches, words
-from regard.tokens.batches import window_batches
 from regard.tokens.batches import window_batches, window_slices
 from regard.tokens.choose import TokenOptions, train_tokenizer
 from regard.tokens.contract import Tokenizer

@@ -16,6 +16,7 @@ import shutil
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
+from datetime import date
 from pathlib import Path
 from typing import IO, final
 
@@ -26,7 +27,7 @@ from torch import Tensor
 from regard.boundary import parse_json, read_bytes
 from regard.errors import MachineError, UserError, notify
 from regard.machine.cache import cache_folder
-from regard.machine.disk import BEGUN, file_hash, flush, wait_for_lock, write_json
+from regard.machine.disk import BEGUN, file_hash, flush, lock_file, wait_for_lock, write_json
 from regard.ranges import Count, Size
 from regard.text.documents import Document
 from regard.text.files import Source
@@ -62,7 +63,7 @@ def encode_sources(tokenizer: Tokenizer, sources: Sequence[Source]) -> Encoded:
     name = hashlib.sha256(described.encode()).hexdigest()[:32]
     folder = shards_folder() / name
     folder.parent.mkdir(parents=True, exist_ok=True)
-    with wait_for_lock(folder.with_suffix(".lock"), "another regard encodes the same text"):
+    with wait_for_lock(_lock(folder), "another regard encodes the same text"):
         found = _open(folder)
         if found is None:
             with _told_if_full(folder.parent):
@@ -83,6 +84,50 @@ def read_shard(folder: Path) -> Shard:
     if shard.format != FORMAT or shard.bits not in (16, 32):
         raise UserError(f"{folder}: was written by another version")
     return shard
+
+
+@dataclass(frozen=True)
+class KeptShard:
+    """A shard as `regard shards` lists it."""
+
+    name: str
+    files: tuple[str, ...]
+    kind: str
+    document: str
+    tokens: int
+    documents: int
+    megabytes: float
+    used: str  # the day of the last use
+
+
+def kept_shards() -> list[KeptShard]:
+    """Return the shards in the cache, the last used first. What a killed process left has only a size."""
+    folders = [path for path in shards_folder().glob("*") if path.is_dir()]
+    return [_kept(folder) for folder in sorted(folders, key=lambda folder: -folder.stat().st_mtime)]
+
+
+def _kept(folder: Path) -> KeptShard:
+    size = sum(file.stat().st_size for file in folder.iterdir()) / 1e6
+    try:
+        shard = read_shard(folder)
+        about = (shard.files, shard.kind, shard.document, shard.tokens, shard.documents)
+        used = (folder / ABOUT).stat().st_mtime
+    except (OSError, UserError):
+        about, used = ((), "damaged", "file", 0, 0), folder.stat().st_mtime
+    return KeptShard(folder.name, *about, size, date.fromtimestamp(used).isoformat())
+
+
+def remove_shard(name: str) -> None:
+    """Remove a shard. A process that reads it keeps its files until it ends."""
+    folder = shards_folder() / name
+    with lock_file(_lock(folder), folder):
+        shutil.rmtree(folder)
+
+
+def _lock(folder: Path) -> Path:
+    """The lock of a shard, and of the folder beside in which it is written."""
+    name = folder.name.removeprefix(BEGUN).partition(".")[0]
+    return folder.with_name(f"{name}.lock")
 
 
 def _open(folder: Path) -> Encoded | None:
