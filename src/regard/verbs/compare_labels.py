@@ -134,10 +134,10 @@ def compare_labels(
         raise UserError("`columns` goes with `labelled`: name the file that has these columns")
     whole = read_labelled([*map(str, files)], columns.split(",") if columns else ())
     check_labels(whole)
+    train_part, test = _split(whole)
     check_free(out)
     with lock_folder(out):
         check_free(out)
-        train_part, test = hold_out(whole, seed=SPLIT)
         plan = LabelPlan(
             names=plan_names,
             minutes=minutes,
@@ -152,6 +152,19 @@ def compare_labels(
             _write(part, out / TEXTS / f"{name}.jsonl")
         write_json(asdict(plan), out / PLAN)
         return _carry_out(plan, out, listener, finished)
+
+
+def _split(whole: Labelled) -> tuple[Labelled, Labelled]:
+    """Return the training and the test texts, of which the first leave validation texts to each training."""
+    try:
+        train_part, test = hold_out(whole, seed=SPLIT)
+        hold_out(train_part)
+    except UserError:
+        raise UserError(
+            f"{whole.name}: there are too few texts to hold some out for validation and others for the "
+            "measure: give 4 or more of a label"
+        ) from None
+    return train_part, test
 
 
 def finish_labels(out: Path, listener: Listener, finished: Finished) -> LabelComparison:
