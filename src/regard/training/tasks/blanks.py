@@ -35,6 +35,7 @@ class Blanks(TextTask[Filler]):
         self.notes = [f"{share} is held out for validation; `hold` 0 holds nothing out"] if held_out else []
         self.tokenizer, self._encoded, notes = train_on_sources(self.train, options.tokens, options.data.seed)
         self.notes += notes
+        self.vectors = options.data.vectors
         self._valid_part: Encoded | None = None
 
     def texts(self) -> dict[str, list[dict[str, Any]]]:
