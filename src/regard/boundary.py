@@ -19,6 +19,7 @@ from annotated_types import BaseMetadata, GroupedMetadata
 from pydantic import TypeAdapter, ValidationError
 
 from regard.errors import UserError
+from regard.machine.inputs import read_input
 
 T = TypeVar("T")
 P = ParamSpec("P")
@@ -121,8 +122,7 @@ def read_json(path: Path, where: str) -> Any:
 
 def read_bytes(path: Path, where: str) -> bytes:
     """Read a file of JSON, if it is not far too long."""
-    with path.open("rb") as file:
-        text = file.read(MAX_BYTES + 1)
+    text = read_input(path, MAX_BYTES + 1)
     if len(text) > MAX_BYTES:
         raise UserError(f"{where}: has more than {MAX_BYTES:,} bytes")
     return text

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from regard.inside.image_pictures import data_uri
 from regard.inside.record import Map, Record
+from regard.tables import as_html
 
 WHOLE, COARSE = 512, 256  # a map of more than 512 positions is shown as 256 blocks
 
@@ -27,13 +28,11 @@ def page(record: Record, title: str, before: Record | None = None) -> str:
         "before": None if before is None else _version(before),
     }
     template = files("regard.inside").joinpath("page.html").read_text(encoding="utf-8")
-    notes = "".join(f"<p>{html.escape(note)}</p>" for note in record.notes)
+    notes = "".join(f"<p>{as_html(note)}</p>" for note in record.notes)
     # A token such as "</script>" must not end the script, so < is written as a JSON escape.
     script = json.dumps(data, ensure_ascii=False, separators=(",", ":")).replace("<", "\\u003c")
     return (
-        template.replace("{{title}}", html.escape(title))
-        .replace("{{notes}}", notes)
-        .replace("{{data}}", script)
+        template.replace("{{title}}", as_html(title)).replace("{{notes}}", notes).replace("{{data}}", script)
     )
 
 

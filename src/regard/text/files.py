@@ -11,6 +11,7 @@ from functools import cached_property
 from pathlib import Path
 
 from regard.errors import UserError
+from regard.machine.inputs import read_input, read_stream
 from regard.text.documents import hold_out
 
 
@@ -104,8 +105,8 @@ def _expand(path: str) -> list[str]:
 def _bytes(name: str) -> bytes:
     try:
         if name == "-":
-            return sys.stdin.buffer.read()
-        data = Path(name).read_bytes()
+            return read_stream(sys.stdin.buffer, "standard input")
+        data = read_input(name)
         return gzip.decompress(data) if name.endswith(".gz") else data
     except (gzip.BadGzipFile, EOFError, zlib.error) as error:
         raise UserError(f"{name}: not a whole gzip file ({error}); make it again with gzip") from None

@@ -7,7 +7,6 @@ import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from datetime import datetime
-from html import escape
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +29,7 @@ from regard.ranges import Count, Positive, Rows
 from regard.runs.derived import to_best_device
 from regard.runs.formats import load
 from regard.runs.formats.folder import CONFIG, MARK, TRAINING, check_free
-from regard.tables import Table, TableRows, harmless, html_table
+from regard.tables import Table, TableRows, as_html, harmless, html_table
 from regard.text.builtin import BUILT_IN
 from regard.text.documents import Document
 from regard.text.files import read
@@ -87,7 +86,7 @@ class Comparison(Table):
 
     def _repr_html_(self) -> str:
         """In a notebook: the table as it is printed, the notes and the bars."""
-        notes = "".join(f"<p>{escape(note)}</p>" for note in self.notes)
+        notes = "".join(f"<p>{as_html(note)}</p>" for note in self.notes)
         bars = self.out / "comparison.svg"
         picture = bars.read_text(encoding="utf-8") if bars.is_file() else ""
         return html_table([for_people(row) for row in self.table()]) + notes + picture

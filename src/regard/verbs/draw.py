@@ -1,6 +1,5 @@
 """regard draw FILE: a picture of weights from any tool."""
 
-import json
 import zipfile
 from collections.abc import Sequence
 from pathlib import Path
@@ -8,6 +7,7 @@ from typing import Annotated, Any
 
 import numpy as np
 
+from regard.boundary import read_json
 from regard.errors import UserError
 from regard.inside.output import write_drawing
 from regard.verbs.options import Argument
@@ -43,7 +43,7 @@ def _read(path: Path) -> dict[str, Any]:
     """Read the weights, and the tokens, rows and columns that the file holds. Nothing is unpickled."""
     try:
         if path.suffix == ".json":
-            data = json.loads(path.read_text(encoding="utf-8"))
+            data = read_json(path, str(path))
             held = data if isinstance(data, dict) else {"weights": data}
         else:
             loaded = np.load(path, allow_pickle=False)

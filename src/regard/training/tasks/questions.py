@@ -14,6 +14,7 @@ from torch import Tensor
 
 from regard.machine.device import choose_machine
 from regard.models import FAMILIES, family_class
+from regard.models.building import build_model
 from regard.models.contract import LanguageModel
 from regard.models.model import as_kind
 from regard.parts.look import Look
@@ -121,7 +122,7 @@ def train_on_puzzle(puzzle: Puzzle, family: str, steps: int, seed: int) -> Langu
     options = {"width": 32, "dropout": 0.0, **SMALL.get(family, {})}
     if "positions" in {field.name for field in dataclasses.fields(kind.Config)}:
         options["positions"] = puzzle.positions
-    model = as_kind(kind(len(puzzle.vocabulary), kind.Config(**options)), LanguageModel)
+    model = as_kind(build_model(kind, len(puzzle.vocabulary), kind.Config(**options)), LanguageModel)
     own = {
         key: value
         for key, value in kind.training_defaults.items()
