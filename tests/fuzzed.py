@@ -89,6 +89,7 @@ def _stopped(out: Path, options: dict[str, Any]) -> None:
 
 def targets(folder: Path) -> list[Target]:
     """Make good files of each format in a folder."""
+    folder.mkdir(parents=True, exist_ok=True)
     text = folder / "text"
     text.write_text(TEXT)
     small = {"text": str(text), "steps": 2, "batch": 2, "hold": 0}

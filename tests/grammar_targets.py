@@ -139,7 +139,7 @@ def _models(at: Path) -> Iterator[Grammar]:
 
 def _runs(good: Path, at: Path) -> Iterator[Grammar]:
     """The JSON of runs, with the good weights beside it, and edits of a run."""
-    by_name: dict[str, Target] = {target.name: target for target in targets(_folder(good / "good"))}
+    by_name: dict[str, Target] = {target.name: target for target in targets(good / "good")}
     for name in ("ngram", "lstm", "transformer", "gpt2"):
         for file in ("config.json", "tokenizer.json"):
             target = by_name[f"{name}/{file}:json"]

@@ -10,7 +10,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from regard.boundary import build, check_ranges, parse_json
+from regard.boundary import build, check_ranges, parse_json, read_bytes
 from regard.errors import Busy, Interrupted, MachineError, UserError
 from regard.machine import streams
 from regard.machine.device import describe_machine
@@ -206,9 +206,8 @@ def _finish(
     with lock_folder(out):
         if all((out / name).is_file() for name in (RESULTS, *REPORT)):
             raise UserError(f"{out}: this comparison is finished; there is nothing to resume")
-        plan = parse_json(
-            Plan, (out / PLAN).read_bytes(), f"{out}: {PLAN} is damaged; compare again into another `out`"
-        )
+        damaged = f"{out}: {PLAN} is damaged; compare again into another `out`"
+        plan = parse_json(Plan, read_bytes(out / PLAN, damaged), damaged)
         if names not in ((), plan.families):
             began = f"this comparison began with `families` {','.join(plan.families)}"
             raise UserError(f"{out}: {began}; a resumed comparison cannot change them")

@@ -9,13 +9,14 @@ from typing import Any, get_args
 
 import torch
 
-from regard.boundary import parse_json
+from regard.boundary import build, parse_json, read_bytes
 from regard.errors import Interrupted, UserError
 from regard.machine.disk import lock_folder, write_atomically, write_json
 from regard.models.encoders import EncoderName
 from regard.parts.pooling import PoolName
 from regard.probabilities.labels import LabelMeasure, measure_labels
 from regard.probabilities.ranking import confidence
+from regard.ranges import Positive, Rows
 from regard.runs.formats import load
 from regard.runs.formats.folder import CONFIG, TRAINING, check_free
 from regard.runs.labelled import require_labeller
@@ -37,9 +38,13 @@ class LabelPlan:
     """The models and the budget of a comparison, saved so that a stopped comparison can be finished."""
 
     names: tuple[str, ...]
-    minutes: float | None
-    seeds: int
+    minutes: Positive | None
+    seeds: Rows
     labels: tuple[str, ...]
+
+    def __post_init__(self) -> None:
+        if not self.names or len(set(self.names)) < len(self.names) or not set(self.names) <= {*every_name()}:
+            raise UserError("name each classifier once, as ENCODER:POOL")
 
 
 @dataclass(frozen=True)
@@ -127,7 +132,8 @@ def compare_labels(
     with lock_folder(out):
         check_free(out)
         train_part, test = hold_out(whole, seed=SPLIT)
-        plan = LabelPlan(names=plan_names, minutes=minutes, seeds=seeds, labels=tuple(train_part.names()))
+        given = {"names": plan_names, "minutes": minutes, "seeds": seeds, "labels": train_part.names()}
+        plan = build(LabelPlan, given)
         (out / TEXTS).mkdir()
         for name, part in {"train": train_part, "test": test}.items():
             _write(part, out / TEXTS / f"{name}.jsonl")
@@ -139,7 +145,9 @@ def finish_labels(out: Path, listener: Listener, finished: Finished) -> LabelCom
     """Finish a stopped comparison. Finished runs stay, and stopped trainings are resumed."""
     with lock_folder(out):
         again = f"{out}: {PLAN} is damaged; compare again into another `out`"
-        return _carry_out(parse_json(LabelPlan, (out / PLAN).read_bytes(), again), out, listener, finished)
+        return _carry_out(
+            parse_json(LabelPlan, read_bytes(out / PLAN, again), again), out, listener, finished
+        )
 
 
 def _chosen(names: Sequence[str]) -> Iterator[str]:
