@@ -20,7 +20,7 @@ Bytes = SearchStrategy[bytes]
 Strings = SearchStrategy[str]
 
 # Marks of the formats, characters that command a terminal, letters of one to four bytes, half a pair.
-ALPHABET = "ab 1.-#\t\n\r\0\x1b\x9b\u00a0\u0301\u2028\u202e\u0645\u732b\U0001f9d1"
+ALPHABET = "ab 1.-#\t\n\r\x1b\x9b\u00a0\u0301\u2028\u202e\u0645\u732b\U0001f9d1"
 WORDS = st.sampled_from(["a", "b", "cat", "dog", "é", "猫"]) | st.sampled_from(
     ["<s>", "</s>", "<unk>", "\\a", "\\data\\", "\u202eabc", "\x1b[31m", "nan", "1", "\u00a0", "-"]
 )
@@ -29,7 +29,7 @@ NUMBERS = st.integers(-2, 12).map(str) | st.floats(-9, 0).map(lambda value: f"{v
 ODD_NUMBERS = st.sampled_from(
     [word.decode("latin-1") for word in hostile.ODD_WORDS] + ["1_0", "0x1", "²", "1e"]
 )
-FIGURES = st.integers(0, 9).flatmap(lambda place: ODD_NUMBERS if place == 0 else NUMBERS)
+FIGURES = st.integers(0, 9).flatmap(lambda place: ODD_NUMBERS if place == 9 else NUMBERS)
 VALUES: SearchStrategy[Any] = st.recursive(
     st.sampled_from(hostile.ODD) | st.integers(-3, 9) | st.floats(allow_nan=False) | TEXTS,
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(TEXTS, inner, max_size=3),
@@ -69,20 +69,36 @@ def as_json(values: SearchStrategy[Any]) -> Bytes:
     return changed(values.map(lambda value: json.dumps(value).encode()))
 
 
-def varied(good: dict[str, Any], own: dict[str, SearchStrategy[Any]] | None = None) -> SearchStrategy[Any]:
-    """A good object with one or two other values, a key less or a key more. `own` are likely values."""
+def near(value: Any) -> SearchStrategy[Any]:
+    """Values like a good one: of its type, with other numbers, other words, other lengths."""
+    match value:
+        case dict() if value:
+            return varied(value)
+        case bool() | None:
+            return st.none() | st.booleans()
+        case int():
+            return st.integers(-2, 300) | st.sampled_from([value + 1, 2**31 - 1, 2**31, 10**30])
+        case float():
+            return st.floats(-2, 2) | st.floats(allow_nan=False)
+        case str():
+            return TEXTS | st.sampled_from([value[1:], value + value[-1:], value.upper()])
+        case list() if value:
+            some = st.lists(st.sampled_from(range(len(value))), max_size=len(value) + 1)
+            return some.map(lambda places: [value[place] for place in places])
+    return VALUES
 
-    def of(key: str) -> SearchStrategy[Any]:
-        likely = (own or {}).get(key)
-        inner = good.get(key)
-        if isinstance(inner, dict) and inner:
-            likely = varied(inner)
-        return VALUES if likely is None else likely | VALUES
 
-    keys = st.lists(st.sampled_from([*good, "unknown"]), min_size=1, max_size=2, unique=True)
-    values = keys.flatmap(lambda names: st.fixed_dictionaries({name: of(name) for name in names}))
+def varied(good: dict[str, Any]) -> SearchStrategy[Any]:
+    """A good object, with one or two other values, a key less or a key more."""
+    keys = st.lists(
+        rarely(st.sampled_from([*good]), st.just("unknown"), 6), min_size=1, max_size=2, unique=True
+    )
+    other = keys.flatmap(
+        lambda names: st.fixed_dictionaries({name: rarely(near(good.get(name)), VALUES, 3) for name in names})
+    )
+    values = other.map(lambda new: {**good, **new})
     less = st.sampled_from([*good]).map(lambda name: {key: good[key] for key in good if key != name})
-    return values.map(lambda new: {**good, **new}) | less | VALUES
+    return st.integers(0, 9).flatmap(lambda place: {0: less, 1: VALUES, 2: st.just(good)}.get(place, values))
 
 
 @st.composite
@@ -113,7 +129,7 @@ def arpa(draw: Callable[[Any], Any]) -> bytes:
 
 @st.composite
 def word2vec(draw: Callable[[Any], Any], binary: bool) -> bytes:
-    words = draw(st.lists(rarely(WORDS, TEXTS), max_size=6))
+    words = ["a", *draw(st.lists(rarely(WORDS, TEXTS), max_size=5))]
     width = draw(st.integers(1, 4))
     head = [draw(rarely(st.just(str(number)), FIGURES)) for number in (len(words), width)]
     file = io.BytesIO()
@@ -122,7 +138,9 @@ def word2vec(draw: Callable[[Any], Any], binary: bool) -> bytes:
         own = draw(rarely(st.just(width), st.integers(0, 9), 20))
         file.write(word.encode() + b" ")
         if binary:
-            numbers = draw(st.lists(st.floats(width=32), min_size=own, max_size=own))
+            finite = st.floats(-2, 2, width=32)
+            every = rarely(finite, st.floats(width=32), 40)
+            numbers = draw(st.lists(every, min_size=own, max_size=own))
             file.write(np.array(numbers, "<f4").tobytes() + b"\n")
         else:
             numbers = draw(st.lists(FIGURES, min_size=own, max_size=own))
@@ -157,12 +175,19 @@ LINKS = lines_of(
     3,
 )
 LABELLED = lines_of(columns_of(st.sampled_from(["good", "bad"]) | TEXTS, TEXTS))
+LINE = st.fixed_dictionaries(
+    {"label": rarely(st.sampled_from("xy"), VALUES, 20), "text": rarely(WORDS, VALUES, 20)}
+)
 LABELLED_LINES = changed(
-    st.lists(rarely(st.fixed_dictionaries({"label": VALUES, "text": TEXTS}), VALUES, 20), max_size=6).map(
+    st.lists(rarely(LINE, VALUES, 20), max_size=9).map(
         lambda values: "".join(json.dumps(value) + "\n" for value in values).encode()
     )
 )
-TABLE = st.builds(lambda head, body: head + body, lines_of(columns_of(WORDS, WORDS, WORDS), 1), LABELLED)
+TABLE = st.builds(
+    lambda head, body: head + body,
+    rarely(st.just(b"good\ttext\n"), lines_of(columns_of(WORDS, WORDS), 1), 3),
+    LABELLED,
+)
 CAPTIONS = lines_of(columns_of(rarely(st.sampled_from(["a.png", "b.png"]), TEXTS, 6), TEXTS))
 BOXES = lines_of(columns_of(*[FIGURES] * 6))
 PAIRS = lines_of(columns_of(TEXTS, TEXTS))

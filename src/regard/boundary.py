@@ -168,7 +168,8 @@ def _mistake(error: ValidationError) -> str:
         return f"{name}must be one of {_choices(context['expected'])}; not {value}"
     if kind in BOUNDS:
         return f"{name}{BOUNDS[kind].format(**context)}; not {value}"
-    return f"{name}{MESSAGES.get(kind, first['msg'])}; not {value}"
+    said = MESSAGES.get(kind, " ".join(first["msg"].split()))  # it may quote a value
+    return f"{name}{said}; not {value}"
 
 
 def _choices(expected: str) -> str:

@@ -51,7 +51,7 @@ def _read(path: Path) -> dict[str, Any]:
         arrays = {name: np.asarray(array) for name, array in held.items()}
         weights = arrays.pop("weights", None)
         if weights is None:
-            raise UserError(f"{path}: holds no 'weights' (it holds: {', '.join(held)})")
+            raise UserError(f"{path}: holds no 'weights' (it holds: {', '.join(map(repr, held))})")
         if np.iscomplexobj(weights):
             raise UserError(f"{path}: the weights are complex numbers; give real ones")
         names = ("tokens", "rows", "columns")
@@ -61,7 +61,7 @@ def _read(path: Path) -> dict[str, Any]:
         return {"weights": weights.astype(np.float64), **words}
     except OSError as error:
         raise UserError(f"{path}: cannot be read ({error.strerror or error})") from None
-    except (ValueError, TypeError, RecursionError, zipfile.BadZipFile) as error:
+    except (ValueError, TypeError, RecursionError, EOFError, zipfile.BadZipFile) as error:
         raise UserError(
             f"{path}: is not an array of numbers ({_why(error)}); give .npz, .npy or .json"
         ) from None
