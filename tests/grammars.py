@@ -27,7 +27,7 @@ WORDS = st.sampled_from(["a", "b", "cat", "dog", "é", "猫"]) | st.sampled_from
 TEXTS = st.text(ALPHABET, max_size=12) | st.lists(WORDS, max_size=6).map(" ".join)
 NUMBERS = st.integers(-2, 12).map(str) | st.floats(-9, 0).map(lambda value: f"{value:.4f}")
 ODD_NUMBERS = st.sampled_from(
-    [word.decode("latin-1") for word in hostile.ODD_WORDS] + ["1_0", "0x1", "²", "1e"]
+    [word.decode("latin-1") for word in hostile.ODD_WORDS] + ["1_0", "0x1", "²", "1e", "9" * 5000]
 )
 FIGURES = st.integers(0, 9).flatmap(lambda place: ODD_NUMBERS if place == 9 else NUMBERS)
 VALUES: SearchStrategy[Any] = st.recursive(
@@ -169,7 +169,11 @@ def _link(mark: str) -> Strings:
 PLACES = st.integers(0, 4).map(str)
 LINKS = lines_of(
     st.lists(
-        rarely(st.builds("{}{}{}".format, PLACES, st.sampled_from("-p?"), PLACES), _link("-") | TEXTS, 20),
+        rarely(
+            st.builds("{}{}{}".format, PLACES, st.sampled_from("-p?"), PLACES),
+            _link("-") | ODD_NUMBERS.map("0-{}".format) | TEXTS,
+            12,
+        ),
         max_size=5,
     ).map(" ".join),
     3,
@@ -189,7 +193,8 @@ TABLE = st.builds(
     LABELLED,
 )
 CAPTIONS = lines_of(columns_of(rarely(st.sampled_from(["a.png", "b.png"]), TEXTS, 6), TEXTS))
-BOXES = lines_of(columns_of(*[FIGURES] * 6))
+SIDES = ((1, 2), (0, 1), (0, 9), (0, 9), (20, 99), (20, 128))  # line, word, left, top, right, bottom
+BOXES = lines_of(columns_of(*[rarely(st.integers(*side).map(str), FIGURES, 30) for side in SIDES]), 4)
 PAIRS = lines_of(columns_of(TEXTS, TEXTS))
 WORD_PAIRS = st.sampled_from("\t,; ").flatmap(
     lambda mark: lines_of(columns_of(WORDS, WORDS, FIGURES, separator=mark))
