@@ -53,9 +53,11 @@ def changed(files: Bytes) -> Bytes:
     )
 
 
-def lines_of(line: Strings, most: int = 8) -> Bytes:
+def lines_of(line: Strings, most: int = 8, fewest: int = 0) -> Bytes:
     ends = st.sampled_from(["\n", "\n", "\n", "\r\n", "\n\n"])
-    files = st.builds(lambda lines, end: end.join([*lines, ""]), st.lists(line, max_size=most), ends)
+    files = st.builds(
+        lambda lines, end: end.join([*lines, ""]), st.lists(line, min_size=fewest, max_size=most), ends
+    )
     return changed(files.map(lambda text: text.encode("utf-8", "replace")))
 
 
@@ -177,6 +179,7 @@ LINKS = lines_of(
         max_size=5,
     ).map(" ".join),
     3,
+    fewest=3,
 )
 LABELLED = lines_of(columns_of(st.sampled_from(["good", "bad"]) | TEXTS, TEXTS))
 LINE = st.fixed_dictionaries(
