@@ -15,11 +15,11 @@ from regard import cli
 from regard.endings import describe, one_line
 from regard.errors import UserError
 from regard.inside import charts, drawing, pictures, scatter, sheet
-from regard.inside import page as look_page
 from regard.inside.record import Record
 from regard.lessons import page as lesson_page
 from regard.lessons.lesson import run_lesson
 from regard.machine import child, streams
+from regard.page.recording import Source, file_of
 from regard.tables import cell_width, fit, harmless, html_table, visible
 
 
@@ -181,8 +181,8 @@ WILD = "a\x1b[31m\x9b\u202eb\u2028<script>"
 def test_texts_from_outside_command_nothing_in_pages_and_pictures(monkeypatch, kind):
     monkeypatch.setattr(charts, "chart_to_html", lambda chart: drawing._specification(chart).decode())
     if kind == "look":
-        record = Record([WILD], [0], [None], [[]], notes=(WILD,))
-        made = look_page.page(record, WILD).partition('<script type="application/json"')[0]
+        record = Record([WILD], [0], [None], [[]], notes=[WILD])
+        made = file_of(WILD, record, None, Source(name=WILD)).partition('<script type="application/json"')[0]
     elif kind == "sheet":
         parts = [sheet.Heading(WILD), sheet.Prose(WILD), sheet.Table([WILD], [[WILD]])]
         made = sheet.page(WILD, parts)

@@ -5,25 +5,23 @@ hangs on a long computation.
 """
 
 import asyncio
-import dataclasses
-import json
-import math
 import secrets
 import sys
 import traceback
 from collections.abc import AsyncIterator, Callable
-from concurrent.futures import CancelledError, Future
+from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
 from importlib.resources import files
-from typing import Any, TypeVar, final
+from operator import attrgetter
+from typing import Any, final
 
 from fastapi import FastAPI, Request, Response
 from starlette.responses import StreamingResponse
 
 from regard.boundary import parse_json
 from regard.errors import MachineError, UserError
-from regard.page import protocol
+from regard.page import messages, protocol, recorded
 from regard.page.catalogue import Catalogue
-from regard.page.protocol import Answer, Runs
+from regard.page.protocol import Answer, Runs, to_json
 from regard.page.training import Training
 from regard.serving.workers import Worker
 
@@ -31,7 +29,27 @@ PATIENCE = 8.0  # seconds until an answer gets a ticket
 FORGET = 30.0  # seconds until an answer for which nobody asks is forgotten
 STREAMS = 8  # texts that are written at a time
 TYPES = {"lab.js": "text/javascript", "lab.css": "text/css"}
-Q = TypeVar("Q")
+# The questions that have one answer, and those whose answers come piece by piece, with their methods.
+ASKED = {
+    "read": (protocol.ReadQuestion, "readings.read"),
+    "rows": (protocol.RowsQuestion, "readings.rows"),
+    "tile": (protocol.TileQuestion, "readings.tile"),
+    "mosaic": (protocol.MosaicQuestion, "readings.mosaic"),
+    "next": (protocol.NextQuestion, "readings.next"),
+    "scenes": (protocol.ScenesQuestion, "readings.scenes"),
+    "trained": (messages.TrainedQuestion, "readings.trained"),
+    "senses": (messages.SensesQuestion, "measures.senses"),
+    "course": (messages.CourseQuestion, "course"),
+    "lesson": (messages.LessonQuestion, "lesson"),
+}
+STREAMED = {
+    "write": (protocol.WriteQuestion, "readings.write"),
+    "doubt": (messages.DoubtQuestion, "measures.doubt"),
+    "say": (messages.SayQuestion, "measures.say"),
+    "heads": (messages.HeadsQuestion, "measures.heads"),
+    "forget": (messages.ForgetQuestion, "measures.forget"),
+}
+LESSONS = "lessons"  # the worker of the lessons, beside those of the runs
 
 
 @final
@@ -43,6 +61,7 @@ class Lab:
         self._workers = dict[str, Worker[Any]]()
         self._tickets = dict[str, Future[Any]]()
         self._streams = 0
+        self._files = ThreadPoolExecutor(1)  # puts what the workers recorded into files
 
     def app(self) -> FastAPI:
         app = FastAPI(docs_url=None, redoc_url=None, openapi_url=None)
@@ -53,15 +72,11 @@ class Lab:
         app.add_api_route("/api/training", self.progress, methods=["GET"])
         app.add_api_route("/api/train", self.train, methods=["POST"])
         app.add_api_route("/api/wait", self.wait, methods=["POST"])
-        app.add_api_route("/api/write", self.write, methods=["POST"])
-        for name, kind, method in (
-            ("read", protocol.ReadQuestion, "read"),
-            ("rows", protocol.RowsQuestion, "rows"),
-            ("tile", protocol.TileQuestion, "tile"),
-            ("mosaic", protocol.MosaicQuestion, "mosaic"),
-            ("next", protocol.NextQuestion, "next"),
-        ):
+        app.add_api_route("/api/save", self.save, methods=["POST"])
+        for name, (kind, method) in ASKED.items():
             app.add_api_route(f"/api/{name}", self._asker(kind, method), methods=["POST"])
+        for name, (kind, method) in STREAMED.items():
+            app.add_api_route(f"/api/{name}", self._streamer(kind, method), methods=["POST"])
         return app
 
     async def shell(self) -> Response:
@@ -81,10 +96,9 @@ class Lab:
         async def ask(request: Request) -> Response:
             try:
                 question = parse_json(kind, await request.body(), "the question")
-                read = question if isinstance(question, protocol.ReadQuestion) else question.of
                 view = request.headers.get("x-lab-view", "")[:100]
-                work = _worded(lambda readings: getattr(readings, method)(question))
-                future = self._worker(read.run).ask(view, work)
+                work = _worded(lambda opened: attrgetter(method)(opened)(question))
+                future = self._worker(_run_of(question)).ask(view, work)
             except UserError as error:
                 return _json(Answer("failed", error=_reason(error)))
             return await self._answer(future, request)
@@ -98,6 +112,20 @@ class Lab:
             return _json(Answer("failed", error=_reason(error)))
         future = self._tickets.pop(ticket, None)
         return _json(Answer("dropped")) if future is None else await self._answer(future, request)
+
+    async def save(self, request: Request) -> Response:
+        """Answer with a file that opens offline."""
+        try:
+            question = parse_json(recorded.SaveQuestion, await request.body(), "the question")
+            view = request.headers.get("x-lab-view", "")[:100]
+            infos = {info.id: info for info in self._catalogue.infos()}
+            futures = []
+            for of in question.of:
+                worker = self._worker(of.run)  # refuses a run that is not in the list
+                futures.append(worker.ask(f"{view}/{of.run}", _recording(infos[of.run], of)))
+        except UserError as error:
+            return _json(Answer("failed", error=_reason(error)))
+        return await self._answer(self._files.submit(_file, question.view, futures), request)
 
     async def _answer(self, future: Future[Any], request: Request) -> Response:
         """Wait for an answer, but not long, and not if the page is gone."""
@@ -121,17 +149,23 @@ class Lab:
         if future is not None:
             future.cancel()
 
-    async def write(self, request: Request) -> Response:
-        try:
-            question = parse_json(protocol.WriteQuestion, await request.body(), "the question")
-            worker = self._worker(question.run)
-            if self._streams >= STREAMS:
-                raise UserError("too many texts are written at once: stop one first")
-        except UserError as error:
-            return _json(Answer("failed", error=_reason(error)))
-        return StreamingResponse(self._pieces(worker, question), media_type="text/event-stream")
+    def _streamer(self, kind: type[Any], method: str) -> Callable[[Request], Any]:
+        """Return a route that sends each piece of an answer as soon as it is there."""
 
-    async def _pieces(self, worker: Worker[Any], question: protocol.WriteQuestion) -> AsyncIterator[str]:
+        async def stream(request: Request) -> Response:
+            try:
+                question = parse_json(kind, await request.body(), "the question")
+                worker = self._worker(_run_of(question))
+                if self._streams >= STREAMS:
+                    raise UserError("too many texts and measurements are made at once: stop one first")
+            except UserError as error:
+                return _json(Answer("failed", error=_reason(error)))
+            work = _worded(lambda opened: attrgetter(method)(opened)(question))
+            return StreamingResponse(self._pieces(worker, work), media_type="text/event-stream")
+
+        return stream
+
+    async def _pieces(self, worker: Worker[Any], work: Callable[[Any], Any]) -> AsyncIterator[str]:
         """Yield server-sent events. The stream stops when the page goes away: then `finally` runs."""
         loop, queue = asyncio.get_running_loop(), asyncio.Queue[Any]()
 
@@ -141,10 +175,13 @@ class Lab:
         self._streams += 1
         stream = None
         try:
-            stream = worker.stream(_worded(lambda readings: readings.write(question)), send)
+            stream = worker.stream(work, send)
             while (piece := await queue.get()) is not None:
                 if isinstance(piece, Exception):
                     yield _event(Answer("failed", error=_reason(piece)))
+                    return
+                if not isinstance(piece, protocol.Piece | messages.Stage):
+                    yield _event(Answer("done", result=piece))
                     return
                 yield _event(Answer("working", result=piece))
             yield _event(Answer("done"))
@@ -157,28 +194,56 @@ class Lab:
 
     def _worker(self, run: str) -> Worker[Any]:
         if run not in self._workers:
-            path = self._catalogue.path(run)
-
-            def open_run() -> Any:
-                from regard.page.readings import Readings  # imports torch, in the worker's thread
-
-                return Readings(path)
-
-            self._workers[run] = Worker(open_run)
+            self._workers[run] = Worker(_open_lessons if run == LESSONS else self._opener(run))
         return self._workers[run]
+
+    def _opener(self, run: str) -> Callable[[], Any]:
+        path = self._catalogue.path(run)
+
+        def open_run() -> Any:
+            from regard.page.measures import Opened  # imports torch, in the worker's thread
+
+            return Opened(path)
+
+        return open_run
 
     def warm(self) -> None:
         """Open the first run before the first question."""
         for info in self._catalogue.infos()[:1]:
-            self._worker(info.id).ask("warm", lambda readings: None)
+            self._worker(info.id).ask("warm", lambda opened: None)
+
+
+def _file(view: str, futures: list[Future[Any]]) -> bytes:
+    from regard.page.recording import page  # imports torch
+
+    models = [future.result() for future in futures]
+    title = " · ".join(model.info.name for model in models)
+    return page(recorded.Recording(title, view, models), f"regard · {title}").encode()
+
+
+def _recording(info: protocol.RunInfo, of: protocol.ReadQuestion) -> Callable[[Any], Any]:
+    return _worded(lambda opened: opened.readings.recorded(info, of))
+
+
+def _open_lessons() -> Any:
+    from regard.page.lessons import Lessons  # imports torch, in the worker's thread
+
+    return Lessons()
+
+
+def _run_of(question: Any) -> str:
+    """Return the worker of a question: the run that it names, or that of its reading, or the lessons."""
+    if isinstance(question, messages.CourseQuestion | messages.LessonQuestion):
+        return LESSONS
+    return str(question.run if isinstance(question, messages.OF_RUN) else question.of.run)
 
 
 def _worded(work: Callable[[Any], Any]) -> Callable[[Any], Any]:
     """Return the work, with errors of memory in words. (Warnings of a worker have no reader.)"""
 
-    def worded(readings: Any) -> Any:
+    def worded(opened: Any) -> Any:
         try:
-            return work(readings)
+            return work(opened)
         except (MemoryError, RuntimeError) as error:
             if isinstance(error, MemoryError) or "memory" in str(error):
                 raise UserError("the machine has too little memory for this text: shorten it") from None
@@ -223,21 +288,8 @@ def _bundled(name: str) -> bytes:
 
 
 def _event(answer: Answer) -> str:
-    return f"data: {_dumped(answer)}\n\n"
+    return f"data: {to_json(answer)}\n\n"
 
 
 def _json(value: Any) -> Response:
-    return Response(_dumped(value), media_type="application/json")
-
-
-def _dumped(value: Any) -> str:
-    return json.dumps(_finite(dataclasses.asdict(value)), ensure_ascii=False, separators=(",", ":"))
-
-
-def _finite(value: Any) -> Any:
-    """Infinite numbers become null: JSON has no infinity."""
-    if isinstance(value, dict):
-        return {key: _finite(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_finite(item) for item in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value
+    return Response(to_json(value), media_type="application/json")
