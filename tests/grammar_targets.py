@@ -181,15 +181,16 @@ def _comparisons(at: Path) -> Iterator[Grammar]:
     text.write_text(TEXT * 3)
     labels = at / "labels.tsv"
     labels.write_text("".join(f"{'odd' if n % 2 else 'even'}\tline {n} says {n % 7}\n" for n in range(60)))
-    with patch("regard.verbs.compare.write_report"):
+    drawn = ("compare.write_report", "compare_labels._write_report")  # drawing takes seconds
+    with patch(f"regard.verbs.{drawn[0]}"), patch(f"regard.verbs.{drawn[1]}"):
         regard.compare(text=text, families=["ngram", "dan"], tokens="char", tokens_each=300, out=at / "plain")
         regard.compare(labelled=labels, families=["dan:mean"], minutes=1e-4, out=at / "labelled")
     trains = UserError("a training begins")
 
     def resumed(path: Path) -> None:
         with contextlib.ExitStack() as stack:
-            for name in ("compare.write_report", "compare.train", "compare_labels.train"):
-                error = None if name.endswith("report") else trains
+            for name in (*drawn, "compare.train", "compare_labels.train"):
+                error = None if name in drawn else trains
                 stack.enter_context(patch(f"regard.verbs.{name}", side_effect=error))
             regard.compare(out=path.parent, resume=True)
 
