@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from regard.errors import UserError
-from regard.machine import inputs, memory
+from regard.machine import inputs
 from regard.text.builtin import built_in_text
-from regard.text.documents import hold_out, split
+from regard.text.documents import split
 from regard.text.files import Source, hold_out_files, read
 
 
@@ -84,6 +84,10 @@ def test_blank_lines_end_a_document_and_belong_to_it():
     assert split("a\nb\n \t\n\nc\n", "blank") == ["a\nb\n \t\n\n", "c\n"]
 
 
+def hold_out(text: str) -> tuple[str, ...]:
+    return tuple(source.text for part in hold_out_files([Source("text", text)]) for source in part)
+
+
 def test_held_out_text_is_the_end_cut_at_a_line():
     text = "".join(f"line {number}\n" for number in range(100))
     first, last = hold_out(text)
@@ -120,29 +124,18 @@ def test_a_pipe_is_read_and_a_pipe_without_a_writer_is_refused(tmp_path, monkeyp
     os.mkfifo(pipe)
     with pytest.raises(UserError, match="no program wrote into this pipe for 0 seconds; start it first"):
         read(pipe)
-    text = "é and more\n" * (inputs.CHUNK // 7)  # longer than a chunk, and than what a pipe holds
+    text = "é and more\n" * inputs.CHUNK  # longer than a chunk, and than what a pipe holds
     writer = threading.Thread(target=pipe.write_text, args=(text,), kwargs={"encoding": "utf-8"})
     writer.start()
     assert read(pipe)[0].text == text
     writer.join()
 
 
-def test_an_endless_device_ends(monkeypatch):
+def test_an_endless_device_ends():
     with pytest.raises(UserError, match=r"/dev/zero: a binary file \(byte 0 is zero\)"):
         read("/dev/zero")
     with pytest.raises(UserError, match="/dev/null: the file is empty"):
         read("/dev/null")
-    monkeypatch.setattr(memory, "usable_memory", lambda: 10 * inputs.CHUNK)
-
-    class Yes:  # as from the program `yes`
-        def read(self, size: int) -> bytes:
-            return b"y" * size
-
-    with pytest.raises(
-        UserError, match=r"text \(what was read of it so far\) needs at least 0.0 GB of memory"
-    ):
-        inputs.read_stream(Yes(), "text")
-    assert inputs.read_stream(Yes(), "text", b"first", most=7) == b"firstyy"
 
 
 def test_a_socket_is_no_text(tmp_path):

@@ -19,7 +19,7 @@ from annotated_types import BaseMetadata, GroupedMetadata
 from pydantic import TypeAdapter, ValidationError
 
 from regard.errors import UserError
-from regard.machine.inputs import read_input
+from regard.machine.inputs import open_input
 
 T = TypeVar("T")
 P = ParamSpec("P")
@@ -122,7 +122,8 @@ def read_json(path: Path, where: str) -> Any:
 
 def read_bytes(path: Path, where: str) -> bytes:
     """Read a file of JSON, if it is not far too long."""
-    text = read_input(path, MAX_BYTES + 1)
+    with open_input(path) as file:
+        text = file.read(MAX_BYTES + 1)
     if len(text) > MAX_BYTES:
         raise UserError(f"{where}: has more than {MAX_BYTES:,} bytes")
     return text

@@ -314,7 +314,7 @@ def _measured(name: str, seed: int, trained: Trained, test: tuple[str, ...]) -> 
         parameters=run.language_model.parameter_count(),
         seconds=trained.seconds,
         training_tokens_per_second=trained.tokens / trained.seconds,
-        measure=summarise(run.language_model, run.tokenizer, text, nll_N, began),
+        measure=summarise(run.language_model, run.tokenizer, text, [nll_N], began),
         curve=training_curve(folder),
     )
     return result, Column(name, run.tokenizer, text, nll_N)

@@ -9,6 +9,7 @@ import numpy as np
 
 from regard.boundary import read_json
 from regard.errors import UserError
+from regard.machine.inputs import open_input
 from regard.page.files import write_drawing
 from regard.verbs.options import Argument
 from regard.verbs.parsing import parse
@@ -46,8 +47,9 @@ def _read(path: Path) -> dict[str, Any]:
             data = read_json(path, str(path))
             held = data if isinstance(data, dict) else {"weights": data}
         else:
-            loaded = np.load(path, allow_pickle=False)
-            held = dict(loaded) if isinstance(loaded, np.lib.npyio.NpzFile) else {"weights": loaded}
+            with open_input(path) as file:
+                loaded = np.load(file, allow_pickle=False)
+                held = dict(loaded) if isinstance(loaded, np.lib.npyio.NpzFile) else {"weights": loaded}
         arrays = {name: np.asarray(array) for name, array in held.items()}
         weights = arrays.pop("weights", None)
         if weights is None:
