@@ -7,7 +7,7 @@ import torch
 
 from regard.errors import UserError
 from regard.lessons.attention import as_row, weights_of
-from regard.lessons.drawing import Bars, Grid
+from regard.lessons.drawing import Bars, Grid, Row
 from regard.lessons.lesson import Step, numbers
 from regard.lessons.question import ask
 from regard.lessons.shipped import ids_of, likeliest, shipped, watched
@@ -15,10 +15,11 @@ from regard.models.predictions import CopyPrediction, SoftmaxPrediction
 from regard.parts.attention import softmax_with_extra, weigh
 from regard.parts.masks import everything
 from regard.parts.scores import Dot
-from regard.text.stories import lines, names
+from regard.text.stories import lines, made_names, names, strangers
 from regard.tokens.choose import TokenOptions, train_tokenizer
 
 TEXT = "Fed Chair Janet Yellen raised rates . Ms."
+OTHER = "Marton"  # the second surname of the story of a stranger
 STORY = "Ms. Green knew Mr. Smith . then Mr."
 
 
@@ -153,24 +154,77 @@ def _trained(story: str) -> Step:
 
 
 def _unseen(word: str) -> Step:
-    """A name that training never saw, in words and in subwords."""
-    text = ["\n".join(lines(names, 400, seed=1))]
-    by_word, _ = train_tokenizer(text, TokenOptions(tokens="word", document="line"))
-    pieces, _ = train_tokenizer(text, TokenOptions(tokens="bpe", document="line", bpe_size=300))
-    (as_word, *_), as_pieces = by_word.prompt(word), pieces.prompt(word)
-    split = [pieces.name(token) for token in as_pieces]
-    unknown = as_word == by_word.unknown
+    """A name that training never saw, copied piece by piece by a trained model that reads subwords."""
+    run = shipped("copying-pieces")
+    stories = lines(strangers, 4000, seed=1)  # those of the training: bench/lesson_runs.py
+    by_word, _ = train_tokenizer(["\n".join(stories)], TokenOptions(tokens="word", document="line"))
+    text = f"Ms. {word} knew Mr. {OTHER} . then Ms."
+    before, whole = (run.tokenizer.prompt(told) for told in (text, f"{text} {word}"))
+    pieces = whole[len(before) :]
+    ids_1T = torch.tensor([[run.language_model.start, *whole[:-1]]])
+    prediction, look = watched(run, ids_1T, "attention")
+    chances_TV = prediction.log_probs()[0].exp()
+    maps_TK = look.maps["attention"]()[0, 0]
+    names = [run.tokenizer.name(piece).strip() for piece in pieces]
+    table, places = list[list[float]](), range(len(before), len(whole))
+    for place, piece in zip(places, pieces, strict=True):
+        pointed = float(maps_TK[place, :-1][ids_1T[0] == piece].sum())
+        whole_chance = float(chances_TV[place, piece])
+        table.append([whole_chance, pointed, whole_chance - pointed])
+    said = [run.tokenizer.name(int(chances_TV[place].argmax())).strip() for place in places]
+    unknown = by_word.prompt(word)[0] == by_word.unknown
+    read = [run.tokenizer.name(token).strip() or "_" for token in whole[:-1]]
     return Step(
         "A name that training never saw",
-        "Yellen = Y + ell + en",
-        (
-            f"As a word, {word!r} is unknown to the stories' vocabulary: a pointer could only copy <unk>. "
+        f"{word} = {' + '.join(names)};  P(piece) = sum of a_j where piece_j = piece, and g "
+        f"P_vocabulary(piece)",
+        _told_of_pieces(word, unknown, names, said, [row[0] for row in table]),
+        {
+            "unknown as a word": int(unknown),
+            "subwords": len(pieces),
+            "P(piece)": [row[0] for row in table],
+            "from the pointer": [row[1] for row in table],
+        },
+        Row(
+            [
+                Grid(table, names, ["P(piece)", "pointer", "vocabulary"], f"{word}, piece by piece"),
+                Grid(
+                    numbers(maps_TK[len(before) :]),
+                    [f"-> {name}" for name in names],
+                    ["<s>", *read, "vocab."],
+                    "where the pointer looks",
+                    2,
+                ),
+            ]
+        ),
+        latex=r"P(\mathrm{piece}) = \sum_{j:\, \mathrm{piece}_j = \mathrm{piece}} a_j + g\, "
+        r"P_V(\mathrm{piece})",
+        intro=f"A second model reads subwords. Its stories have surnames such as "
+        f"'{stories[0].split()[1]}', in "
+        f"{len(made_names()[0])} combinations of a first and a last part. The text is '{text} ___'.",
+        question=ask(
+            f"Can a model that knows whole words only give '{word}' a probability?",
+            ("no", f"'{word}' is not in its vocabulary: it reads and copies <unk>.")
             if unknown
-            else f"{word!r} is a word of the stories. "
-        )
-        + f"As subwords it is {' + '.join(split)}, {len(split)} tokens that all occur in training, and a "
-        "pointer copies them one after the other. So names that training never saw can be copied, because "
-        "they are made of subwords.",
-        {"unknown as a word": int(unknown), "subwords": len(split)},
-        intro="A vocabulary of words, and one of byte pairs, from 400 stories.",
+            else ("yes", f"'{word}' is a word of the stories."),
+            ("yes", f"'{word}' is not in its vocabulary: it reads and copies <unk>.")
+            if unknown
+            else ("no", f"'{word}' is a word of the stories."),
+        ),
     )
+
+
+def _told_of_pieces(word: str, unknown: bool, names: list[str], said: list[str], chances: list[float]) -> str:
+    """Say whether the pieces are copied, and what the model says instead of one that is not."""
+    stands = "stands in none of the 4,000 stories" if unknown else "stands in the stories"
+    parts = [f"'{name}' {chance:.3f}" for name, chance in zip(names, chances, strict=True)]
+    wrong = [(name, other) for name, other in zip(names, said, strict=True) if name != other]
+    if wrong:
+        right, other = wrong[0]
+        told = f"Instead of '{right}' the likeliest piece is '{other}': this name is not copied whole."
+    elif unknown:
+        told = "Each piece is the likeliest at its place: the name is copied, because it is made of subwords."
+    else:
+        told = "Each piece is the likeliest at its place."
+    pieces = f"As subwords it is {' + '.join(names)}, with the probabilities {', '.join(parts)}"
+    return f"'{word}' {stands}. {pieces}. {told}"
