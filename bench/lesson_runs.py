@@ -145,7 +145,7 @@ RUNS: dict[str, Small | Trained] = {
         {**WIDTH, "width": 24, "layers": 1, "lookback": 32, "copy": "gate"},
         repeated_tokens,
         steps=1500,
-        tokens={"tokens": "bpe", "bpe_size": 320},
+        tokens={"tokens": "bpe", "bpe_size": 360},
     ),
     "walk-key-is-value": Small("transformer", "pronouns", {**STACK, "projections": "key-is-value"}, seed=3),
     "walk-none": Small("transformer", "pronouns", {**STACK, "projections": "none"}, seed=3),

@@ -3,18 +3,21 @@
 Shape legend: T positions, V vocabulary.
 """
 
+from dataclasses import dataclass
+
 import torch
 
 from regard.errors import UserError
 from regard.lessons.attention import as_row, weights_of
 from regard.lessons.drawing import Bars, Grid, Row
 from regard.lessons.lesson import Step, numbers
-from regard.lessons.question import ask
+from regard.lessons.question import Question, ask
 from regard.lessons.shipped import ids_of, likeliest, shipped, watched
 from regard.models.predictions import CopyPrediction, SoftmaxPrediction
 from regard.parts.attention import softmax_with_extra, weigh
 from regard.parts.masks import everything
 from regard.parts.scores import Dot
+from regard.runs.run import Run
 from regard.text.stories import lines, made_names, names, strangers
 from regard.tokens.choose import TokenOptions, train_tokenizer
 
@@ -158,40 +161,30 @@ def _unseen(word: str) -> Step:
     run = shipped("copying-pieces")
     stories = lines(strangers, 4000, seed=1)  # those of the training: bench/lesson_runs.py
     by_word, _ = train_tokenizer(["\n".join(stories)], TokenOptions(tokens="word", document="line"))
-    text = f"Ms. {word} knew Mr. {OTHER} . then Ms."
-    before, whole = (run.tokenizer.prompt(told) for told in (text, f"{text} {word}"))
-    pieces = whole[len(before) :]
-    ids_1T = torch.tensor([[run.language_model.start, *whole[:-1]]])
-    prediction, look = watched(run, ids_1T, "attention")
-    chances_TV = prediction.log_probs()[0].exp()
-    maps_TK = look.maps["attention"]()[0, 0]
-    names = [run.tokenizer.name(piece).strip() for piece in pieces]
-    table, places = list[list[float]](), range(len(before), len(whole))
-    for place, piece in zip(places, pieces, strict=True):
-        pointed = float(maps_TK[place, :-1][ids_1T[0] == piece].sum())
-        whole_chance = float(chances_TV[place, piece])
-        table.append([whole_chance, pointed, whole_chance - pointed])
-    said = [run.tokenizer.name(int(chances_TV[place].argmax())).strip() for place in places]
     unknown = by_word.prompt(word)[0] == by_word.unknown
-    read = [run.tokenizer.name(token).strip() or "_" for token in whole[:-1]]
+    known, strange = made_names()
+    whole = sum(_Pieces.read(run, name).copied for name in strange)
+    told = _Pieces.read(run, word)
     return Step(
         "A name that training never saw",
-        f"{word} = {' + '.join(names)};  P(piece) = sum of a_j where piece_j = piece, and g "
-        f"P_vocabulary(piece)",
-        _told_of_pieces(word, unknown, names, said, [row[0] for row in table]),
+        f"{word} = {' + '.join(told.names)};  P(piece) = sum of a_j where piece_j = piece, + g P_V(piece)",
+        f"{_told_of_pieces(word, unknown, told)} Of {len(strange)} surnames that stand in no story, the "
+        f"model "
+        f"copies {whole} whole.",
         {
             "unknown as a word": int(unknown),
-            "subwords": len(pieces),
-            "P(piece)": [row[0] for row in table],
-            "from the pointer": [row[1] for row in table],
+            "subwords": len(told.names),
+            "P(piece)": [row[0] for row in told.table],
+            "from the pointer": [row[1] for row in told.table],
+            "unseen names copied whole": [whole, len(strange)],
         },
         Row(
             [
-                Grid(table, names, ["P(piece)", "pointer", "vocabulary"], f"{word}, piece by piece"),
+                Grid(told.table, told.names, ["P(piece)", "pointer", "vocabulary"], f"{word} in pieces"),
                 Grid(
-                    numbers(maps_TK[len(before) :]),
-                    [f"-> {name}" for name in names],
-                    ["<s>", *read, "vocab."],
+                    told.maps,
+                    [f"-> {name}" for name in told.names],
+                    [*told.context, "vocab."],
                     "where the pointer looks",
                     2,
                 ),
@@ -199,32 +192,87 @@ def _unseen(word: str) -> Step:
         ),
         latex=r"P(\mathrm{piece}) = \sum_{j:\, \mathrm{piece}_j = \mathrm{piece}} a_j + g\, "
         r"P_V(\mathrm{piece})",
-        intro=f"A second model reads subwords. Its stories have surnames such as "
-        f"'{stories[0].split()[1]}', in "
-        f"{len(made_names()[0])} combinations of a first and a last part. The text is '{text} ___'.",
-        question=ask(
-            f"Can a model that knows whole words only give '{word}' a probability?",
-            ("no", f"'{word}' is not in its vocabulary: it reads and copies <unk>.")
-            if unknown
-            else ("yes", f"'{word}' is a word of the stories."),
-            ("yes", f"'{word}' is not in its vocabulary: it reads and copies <unk>.")
-            if unknown
-            else ("no", f"'{word}' is a word of the stories."),
+        intro=f"A second model reads subwords. Its stories have surnames such as '{stories[0].split()[1]}', "
+        f"{len(known)} combinations of a first and a last part; {len(strange)} others are kept away from it. "
+        f"The text is '{told.text} ___'.",
+        question=_ask_of_pieces(told),
+    )
+
+
+@dataclass(frozen=True)
+class _Pieces:
+    """The pieces of a name, and where the model finds each of them when the name comes again."""
+
+    text: str
+    names: list[str]  # of the pieces
+    said: list[str]  # the likeliest piece at the place of each
+    table: list[list[float]]  # of each piece: its probability, and the parts from pointer and vocabulary
+    maps: list[list[float]]  # of each piece: the pointer's weights, the gate last
+    context: list[str]
+
+    @classmethod
+    def read(cls, run: Run, word: str) -> "_Pieces":
+        text = f"Ms. {word} knew Mr. {OTHER} . then Ms."
+        before, whole = (run.tokenizer.prompt(told) for told in (text, f"{text} {word}"))
+        pieces, places = whole[len(before) :], range(len(before), len(whole))
+        ids_1T = torch.tensor([[run.language_model.start, *whole[:-1]]])
+        prediction, look = watched(run, ids_1T, "attention")
+        chances_TV, maps_TK = prediction.log_probs()[0].exp(), look.maps["attention"]()[0, 0]
+        table = []
+        for place, piece in zip(places, pieces, strict=True):
+            chance = float(chances_TV[place, piece])
+            pointed = float(maps_TK[place, :-1][ids_1T[0] == piece].sum())
+            table.append([chance, pointed, chance - pointed])
+        name = run.tokenizer.name
+        return cls(
+            text,
+            [name(piece).strip() for piece in pieces],
+            [name(int(chances_TV[place].argmax())).strip() for place in places],
+            table,
+            numbers(maps_TK[len(before) :]),
+            ["<s>", *(name(token).strip() or "_" for token in whole[:-1])],
+        )
+
+    @property
+    def copied(self) -> bool:
+        return self.names == self.said
+
+
+def _ask_of_pieces(told: _Pieces) -> Question | None:
+    """Ask which earlier piece the pointer looks at for the last piece of the name."""
+    row = told.maps[-1][:-1]
+    looked = max(range(len(row)), key=lambda place: row[place])
+    reason = f"It has {row[looked]:.3f} of the weight: the piece that followed "
+    f"'{told.context[looked - 1]}' before."
+    return ask(
+        f"The model has written '{told.text} {''.join(told.names[:-1])}'. Which earlier piece must the "
+        f"pointer "
+        f"look at now?",
+        (f"'{told.context[looked]}'", reason),
+        *(
+            (f"'{told.context[place]}'", f"It has {row[place]:.3f} of the weight.")
+            for place in (looked - 1, 1, len(row) - 1)
+            if told.context[place] != told.context[looked]
         ),
     )
 
 
-def _told_of_pieces(word: str, unknown: bool, names: list[str], said: list[str], chances: list[float]) -> str:
+def _told_of_pieces(word: str, unknown: bool, told: _Pieces) -> str:
     """Say whether the pieces are copied, and what the model says instead of one that is not."""
     stands = "stands in none of the 4,000 stories" if unknown else "stands in the stories"
-    parts = [f"'{name}' {chance:.3f}" for name, chance in zip(names, chances, strict=True)]
+    names, said = told.names, told.said
+    parts = [
+        f"'{name}' {chance:.3f}" for name, chance in zip(names, (row[0] for row in told.table), strict=True)
+    ]
     wrong = [(name, other) for name, other in zip(names, said, strict=True) if name != other]
     if wrong:
         right, other = wrong[0]
-        told = f"Instead of '{right}' the likeliest piece is '{other}': this name is not copied whole."
+        verdict = f"Instead of '{right}' the likeliest piece is '{other}': this name is not copied whole."
     elif unknown:
-        told = "Each piece is the likeliest at its place: the name is copied, because it is made of subwords."
+        verdict = (
+            "Each piece is the likeliest at its place: the name is copied, because it is made of subwords."
+        )
     else:
-        told = "Each piece is the likeliest at its place."
+        verdict = "Each piece is the likeliest at its place."
     pieces = f"As subwords it is {' + '.join(names)}, with the probabilities {', '.join(parts)}"
-    return f"'{word}' {stands}. {pieces}. {told}"
+    return f"'{word}' {stands}. {pieces}. {verdict}"

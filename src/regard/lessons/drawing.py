@@ -58,10 +58,12 @@ class Grid(Picture):
     def _shaded(self, side: int) -> str:
         flat = [abs(value) for row in self.values for value in row]
         most = max(flat) or 1.0
-        marks = [
-            "".join(" ░▒▓█"[min(4, int(abs(value) / most * 5))] * 2 for value in row) for row in self.values
-        ]
-        return "\n".join(f"{name:<{side}} {line}" for name, line in zip(self.rows, marks, strict=True))
+        lines = []
+        for name, row in zip(self.rows, self.values, strict=True):
+            marks = "".join(" ░▒▓█"[min(4, int(abs(value) / most * 5))] * 2 for value in row)
+            column, value = max(zip(self.columns, row, strict=True), key=lambda pair: abs(pair[1]))
+            lines.append(f"{name:<{side}} |{marks}| most: {column} {self._number(value)}")
+        return "\n".join(lines)
 
     def svg(self) -> str:
         numbered = len(self.columns) <= PLAIN
@@ -117,8 +119,9 @@ class Bars(Picture):
 
     def text(self) -> str:
         side, most = max(map(len, self.names)), max(map(abs, self.values)) or 1.0
+        form = ">8,.0f" if all(float(value).is_integer() for value in self.values) else "8.3f"
         return "\n".join(
-            f"{name:<{side}} {value:8.3f} {('█' if value >= 0 else '░') * round(30 * abs(value) / most)}"
+            f"{name:<{side}} {value:{form}} {('█' if value >= 0 else '░') * round(30 * abs(value) / most)}"
             for name, value in zip(self.names, self.values, strict=True)
         )
 

@@ -18,7 +18,9 @@ from regard.parts.attention import attend, weigh
 from regard.parts.masks import everything
 from regard.parts.scores import Score
 
-HOURS, DEGREES = (6.0, 9.0, 12.0, 15.0, 18.0, 21.0), (8.0, 12.0, 18.0, 21.0, 17.0, 11.0)
+HOURS = (6.0, 8.0, 10.0, 12.0, 14.0, 16.0, 18.0, 20.0, 22.0)
+DEGREES = (8.0, 12.0, 11.0, 18.0, 17.0, 22.0, 18.0, 18.0, 11.0)
+PLACES = 17  # at which guesses are drawn
 Kernel = Callable[[Tensor], Tensor]
 
 
@@ -39,10 +41,10 @@ class Near(Score):
 def kernels(
     keys: tuple[float, ...] = HOURS,
     values: tuple[float, ...] = DEGREES,
-    query: float = 14.0,
-    width: float = 2.0,
+    query: float = 14.5,
+    width: float = 3.0,
 ) -> list[Step]:
-    """Attention without words: guess the temperature at 14 o'clock from six others, the nearest first."""
+    """Attention without words: guess a temperature from those at other hours; the nearest count most."""
     need(len(keys) == len(values) > 1, "give as many values as keys, and at least two")
     need(len(set(keys)) == len(keys), "each key stands once")
     need(width > 0, "the width of a kernel is above 0")
@@ -83,13 +85,15 @@ def _average(keys: tuple[float, ...], values: tuple[float, ...], query: float) -
     return Step(
         "Pairs of a key and a value",
         "f(q) = 1/n sum_i v_i",
-        f"The plain average of the values is {mean:.4g}, for {query:g} and for every other question: an "
-        "average does not ask where the question lies.",
+        f"The plain average of the values is {mean:.4g}, for {query:g} and for every other query: an "
+        "average does not ask where the query lies.",
         {"average": mean},
         Bars(values, _names(keys), "value of each key"),
         latex=r"f(q) = \frac{1}{n} \sum_i v_i",
-        intro=f"Temperatures (values) were measured at {len(keys)} hours of a day (keys). What was it at "
-        f"{query:g} o'clock (the query)? No word is involved yet: only pairs, and a question.",
+        intro=f"A bad thermometer was read at {len(keys)} hours of a day: the hours are keys, the degrees "
+        f"are "
+        f"values. How warm was it at hour {query:g}, the query? No word is involved yet: only pairs, and a "
+        "question.",
         question=ask(
             f"What does the plain average answer at {query:g}, and what at {keys[0]:g}?",
             ("the same", "The query does not enter the formula."),
@@ -157,7 +161,7 @@ def _widths(key_K1: Tensor, value_K1: Tensor, width: float) -> Step:
     """The guess over all hours, and the error when each key is left out, for several widths."""
     widths = sorted({width / 4, width / 2, width, 2 * width, 4 * width})
     first, last = float(key_K1.min()), float(key_K1.max())
-    places_Q1 = torch.linspace(first, last, 31, dtype=torch.float64).unsqueeze(1)
+    places_Q1 = torch.linspace(first, last, PLACES, dtype=torch.float64).unsqueeze(1)
     lines, errors = {}, {}
     for each in widths:
         guess_Q = _guess(places_Q1, key_K1, value_K1, each)

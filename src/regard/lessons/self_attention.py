@@ -218,7 +218,7 @@ def _why_values(projections: str) -> Step:
         rows_NT = torch.cat([ids_of(run, story) for story in stories])
         with torch.no_grad():
             prediction, _ = run.language_model.double().read_from_start(rows_NT[:, :-1])
-        last_NV = prediction.log_probs()[:, -1]
+            last_NV = prediction.log_probs()[:, -1]
         right[name] = float((last_NV.argmax(1) == rows_NT[:, -1]).double().mean())
         chance[name] = float(last_NV.gather(1, rows_NT[:, -1:]).exp().mean())
         weights[name] = sum(weight.numel() for weight in run.language_model.parameters())

@@ -13,6 +13,14 @@ from regard.lessons.walks import Walk
 from regard.probabilities.sampling import Sampling
 
 TEMPERATURES = (0.5, 1.0, 2.0, 4.0)
+PARTS = {  # a sign in the name of a parameter: the part of the model
+    "embedding": "embedding and readout",
+    "readout": "embedding and readout",
+    "norm": "norms",
+    "project": "attention (W_q, W_k, W_v, W_o)",
+    "out": "attention (W_q, W_k, W_v, W_o)",
+    "feed": "feed-forward",
+}
 SHOWN, DRAWS = 5, 1000
 
 
@@ -70,16 +78,15 @@ def _drawn(log_probs_V: Tensor, sampling: Sampling) -> Tensor:
 def count_the_numbers(walk: Walk) -> Step:
     """The parameters of each part of the model, beside those of GPT-2."""
     model = walk.run.language_model
-    parts = dict[str, int]()
+    parts = dict.fromkeys(PARTS.values(), 0)
     for name, weight in model.named_parameters():
-        part = name.split(".")[-2] if name.count(".") > 1 else name.split(".")[0]
-        parts[part] = parts.get(part, 0) + weight.numel()
+        parts[next(part for sign, part in PARTS.items() if sign in name)] += weight.numel()
     total, largest = sum(parts.values()), max(parts, key=lambda part: parts[part])
     gpt2 = gpt2_parameters(12, 768, 50257, 1024)
     return Step(
         "How many numbers",
         "a layer of width d has 12 d^2 + 13 d numbers: W_q, W_k, W_v, W_o, two maps of 4 d, biases and norms",
-        f"{total:,} numbers, most of them in {largest} ({parts[largest]:,}). The same parts at the sizes of "
+        f"{total:,} numbers, most of them for {largest} ({parts[largest]:,}). The same parts at the sizes of "
         f"GPT-2 small (12 layers, width 768, 50,257 tokens, 1,024 positions) make {gpt2:,}: nothing new is "
         "in it but size.",
         {"parameters": total, "GPT-2 small": gpt2, "parts": parts},

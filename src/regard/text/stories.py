@@ -3,7 +3,7 @@
 pronouns   Olga called David in the garden . he sang . that was           -> David, by way of "he"
 names      Ms. Green knew Mr. Smith . then Mr.                            -> Smith, the name after the title
 strangers  the same with surnames such as Yel+man, and some that no story has: Yel+len, Hol+ford
-repeats    saw Hill then Dr. knew saw Hill then Dr.                       -> knew, what followed before
+repeats    park Hill then Dr. knew Nora Hill then Dr.                     -> knew, what followed before
 prizes     Nobel committee awards Strickland who advanced optics          the first word follows from the last
 senses     that trick was sick . it was                                   -> good, or bad after "surgery"
 """
@@ -93,9 +93,12 @@ def strangers(generator: random.Random) -> str:
 
 
 def repeats(generator: random.Random) -> str:
-    """Random words, and the first of them again: every word but the first of the second half follows."""
-    words = generator.sample((*TITLES, *SURNAMES, *KNEW, *THEN, "."), generator.randrange(3, 8))
-    return " ".join([*words, *words])
+    """Random words, some of which come again in the same order after a few others."""
+    pool = sorted({*TITLES, *SURNAMES, *KNEW, *THEN, *HE, *SHE, *PLACES, *DID, "."})
+    words = generator.sample(pool, 16)
+    first, length, between = (generator.randrange(low, high) for low, high in ((0, 4), (4, 9), (0, 4)))
+    again = words[first : first + length]
+    return " ".join([*words[: first + length + between], *again])
 
 
 def names_and_repeats(generator: random.Random) -> str:
