@@ -139,7 +139,7 @@ RUNS: dict[str, Small | Trained] = {
     "reader": Small("transformer", "prizes", {**STACK, "layers": 1}, hidden_words, causal=False, steps=600),
     "causal-reader": Small("transformer", "prizes", {**STACK, "layers": 1}, all_words, steps=600),
     "copying": Small("attentive", "names", {**WIDTH, "lookback": 16, "copy": "gate"}, steps=600),
-    "copying-pieces": Small(
+    "copying-subwords": Small(
         "attentive",
         "strangers",
         {**WIDTH, "width": 24, "layers": 1, "lookback": 32, "copy": "gate"},

@@ -157,30 +157,30 @@ def _trained(story: str) -> Step:
 
 
 def _unseen(word: str) -> Step:
-    """A name that training never saw, copied piece by piece by a trained model that reads subwords."""
-    run = shipped("copying-pieces")
+    """A name that training never saw, copied by a trained model that reads subwords."""
+    run = shipped("copying-subwords")
     stories = lines(strangers, 4000, seed=1)  # those of the training: bench/lesson_runs.py
     by_word, _ = train_tokenizer(["\n".join(stories)], TokenOptions(tokens="word", document="line"))
     unknown = by_word.prompt(word)[0] == by_word.unknown
     known, strange = made_names()
-    whole = sum(_Pieces.read(run, name).copied for name in strange)
-    told = _Pieces.read(run, word)
+    whole = sum(_Subwords.read(run, name).copied for name in strange)
+    told = _Subwords.read(run, word)
     return Step(
         "A name that training never saw",
-        f"{word} = {' + '.join(told.names)};  P(piece) = sum of a_j where piece_j = piece, + g P_V(piece)",
-        f"{_told_of_pieces(word, unknown, told)} Of {len(strange)} surnames that stand in no story, the "
+        f"{word} = {' + '.join(told.names)};  P(w) = sum of a_j where w_j = w, + g P_V(w), w a subword",
+        f"{_told_of_subwords(word, unknown, told)} Of {len(strange)} surnames that stand in no story, the "
         f"model "
         f"copies {whole} whole.",
         {
             "unknown as a word": int(unknown),
             "subwords": len(told.names),
-            "P(piece)": [row[0] for row in told.table],
+            "P(subword)": [row[0] for row in told.table],
             "from the pointer": [row[1] for row in told.table],
             "unseen names copied whole": [whole, len(strange)],
         },
         Row(
             [
-                Grid(told.table, told.names, ["P(piece)", "pointer", "vocabulary"], f"{word} in pieces"),
+                Grid(told.table, told.names, ["P(subword)", "pointer", "vocabulary"], f"{word} in subwords"),
                 Grid(
                     told.maps,
                     [f"-> {name}" for name in told.names],
@@ -190,43 +190,42 @@ def _unseen(word: str) -> Step:
                 ),
             ]
         ),
-        latex=r"P(\mathrm{piece}) = \sum_{j:\, \mathrm{piece}_j = \mathrm{piece}} a_j + g\, "
-        r"P_V(\mathrm{piece})",
+        latex=r"P(w) = \sum_{j:\, w_j = w} a_j + g\, P_V(w)",
         intro=f"A second model reads subwords. Its stories have surnames such as '{stories[0].split()[1]}', "
         f"{len(known)} combinations of a first and a last part; {len(strange)} others are kept away from it. "
         f"The text is '{told.text} ___'.",
-        question=_ask_of_pieces(told),
+        question=_ask_of_subwords(told),
     )
 
 
 @dataclass(frozen=True)
-class _Pieces:
-    """The pieces of a name, and where the model finds each of them when the name comes again."""
+class _Subwords:
+    """The subwords of a name, and where the model finds each of them when the name comes again."""
 
     text: str
-    names: list[str]  # of the pieces
-    said: list[str]  # the likeliest piece at the place of each
-    table: list[list[float]]  # of each piece: its probability, and the parts from pointer and vocabulary
-    maps: list[list[float]]  # of each piece: the pointer's weights, the gate last
+    names: list[str]  # of the subwords
+    said: list[str]  # the likeliest subword at the place of each
+    table: list[list[float]]  # of each subword: its probability, and the parts from pointer and vocabulary
+    maps: list[list[float]]  # of each subword: the pointer's weights, the gate last
     context: list[str]
 
     @classmethod
-    def read(cls, run: Run, word: str) -> "_Pieces":
+    def read(cls, run: Run, word: str) -> "_Subwords":
         text = f"Ms. {word} knew Mr. {OTHER} . then Ms."
         before, whole = (run.tokenizer.prompt(told) for told in (text, f"{text} {word}"))
-        pieces, places = whole[len(before) :], range(len(before), len(whole))
+        subwords, places = whole[len(before) :], range(len(before), len(whole))
         ids_1T = torch.tensor([[run.language_model.start, *whole[:-1]]])
         prediction, look = watched(run, ids_1T, "attention")
-        chances_TV, maps_TK = prediction.log_probs()[0].exp(), look.maps["attention"]()[0, 0]
+        chances_TV, maps_TK = prediction.log_probs().detach()[0].exp(), look.maps["attention"]()[0, 0]
         table = []
-        for place, piece in zip(places, pieces, strict=True):
-            chance = float(chances_TV[place, piece])
-            pointed = float(maps_TK[place, :-1][ids_1T[0] == piece].sum())
+        for place, subword in zip(places, subwords, strict=True):
+            chance = float(chances_TV[place, subword])
+            pointed = float(maps_TK[place, :-1][ids_1T[0] == subword].sum())
             table.append([chance, pointed, chance - pointed])
         name = run.tokenizer.name
         return cls(
             text,
-            [name(piece).strip() for piece in pieces],
+            [name(subword).strip() for subword in subwords],
             [name(int(chances_TV[place].argmax())).strip() for place in places],
             table,
             numbers(maps_TK[len(before) :]),
@@ -238,14 +237,14 @@ class _Pieces:
         return self.names == self.said
 
 
-def _ask_of_pieces(told: _Pieces) -> Question | None:
-    """Ask which earlier piece the pointer looks at for the last piece of the name."""
+def _ask_of_subwords(told: _Subwords) -> Question | None:
+    """Ask which earlier subword the pointer looks at for the last subword of the name."""
     row = told.maps[-1][:-1]
     looked = max(range(len(row)), key=lambda place: row[place])
-    reason = f"It has {row[looked]:.3f} of the weight: the piece that followed "
+    reason = f"It has {row[looked]:.3f} of the weight: the subword that followed "
     f"'{told.context[looked - 1]}' before."
     return ask(
-        f"The model has written '{told.text} {''.join(told.names[:-1])}'. Which earlier piece must the "
+        f"The model has written '{told.text} {''.join(told.names[:-1])}'. Which earlier subword must the "
         f"pointer "
         f"look at now?",
         (f"'{told.context[looked]}'", reason),
@@ -257,8 +256,8 @@ def _ask_of_pieces(told: _Pieces) -> Question | None:
     )
 
 
-def _told_of_pieces(word: str, unknown: bool, told: _Pieces) -> str:
-    """Say whether the pieces are copied, and what the model says instead of one that is not."""
+def _told_of_subwords(word: str, unknown: bool, told: _Subwords) -> str:
+    """Say whether the subwords are copied, and what the model says instead of one that is not."""
     stands = "stands in none of the 4,000 stories" if unknown else "stands in the stories"
     names, said = told.names, told.said
     parts = [
@@ -267,12 +266,12 @@ def _told_of_pieces(word: str, unknown: bool, told: _Pieces) -> str:
     wrong = [(name, other) for name, other in zip(names, said, strict=True) if name != other]
     if wrong:
         right, other = wrong[0]
-        verdict = f"Instead of '{right}' the likeliest piece is '{other}': this name is not copied whole."
+        verdict = f"Instead of '{right}' the likeliest subword is '{other}': this name is not copied whole."
     elif unknown:
         verdict = (
-            "Each piece is the likeliest at its place: the name is copied, because it is made of subwords."
+            "Each subword is the likeliest at its place: the name is copied, because it is made of subwords."
         )
     else:
-        verdict = "Each piece is the likeliest at its place."
-    pieces = f"As subwords it is {' + '.join(names)}, with the probabilities {', '.join(parts)}"
-    return f"'{word}' {stands}. {pieces}. {verdict}"
+        verdict = "Each subword is the likeliest at its place."
+    subwords = f"As subwords it is {' + '.join(names)}, with the probabilities {', '.join(parts)}"
+    return f"'{word}' {stands}. {subwords}. {verdict}"
