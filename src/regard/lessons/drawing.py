@@ -44,7 +44,8 @@ class Grid(Picture):
 
     def text(self) -> str:
         side = max(map(len, [*self.rows, ""]))
-        width = max(self.digits + 4, *(len(name) + 1 for name in self.columns))
+        widest = max(len(self._number(value)) for row in self.values for value in row)
+        width = max(self.digits + 4, widest + 1, *(len(name) + 1 for name in self.columns))
         if len(self.columns) * width + side > WIDEST:
             return self._shaded(side)
         lines = [" " * side + "".join(f"{name:>{width}}" for name in self.columns)]
@@ -214,7 +215,7 @@ class Row(Picture):
     pictures: Sequence[Picture] = field(default_factory=list)
 
     def text(self) -> str:
-        return "\n\n".join(_headed(picture) for picture in self.pictures)
+        return "\n\n".join(headed(picture) for picture in self.pictures)
 
     def svg(self) -> str:
         return stacked([picture.svg() for picture in self.pictures])
@@ -223,13 +224,31 @@ class Row(Picture):
         return {"kind": "row", "pictures": [picture.to_json() for picture in self.pictures]}
 
 
-def _headed(picture: Picture) -> str:
+def headed(picture: Picture) -> str:
+    """Draw with letters, under the title."""
     title = picture.to_json().get("title", "")
     return f"{title}\n{picture.text()}" if title else picture.text()
 
 
 def _short(value: float) -> str:
     return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"
+
+
+def shows(picture: Picture, value: Any) -> bool:
+    """Return whether every number of a list or dict is a number of the picture.
+
+    >>> shows(Bars([0.5, 0.25], ["a", "b"]), [0.25]), shows(Bars([0.5], ["a"]), 0.5)
+    (True, False)
+    """
+    return isinstance(value, list | tuple | dict) and _numbers(value) <= _numbers(picture.to_json())
+
+
+def _numbers(data: Any) -> set[float]:
+    if isinstance(data, dict):
+        data = list(data.values())
+    if isinstance(data, list | tuple):
+        return set().union(*map(_numbers, data)) if data else set()
+    return {float(f"{data:.4g}")} if isinstance(data, int | float) else set()
 
 
 def plain(value: float, digits: int = 3) -> str:

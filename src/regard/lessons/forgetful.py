@@ -129,10 +129,13 @@ def _time(runs: dict[str, Run]) -> Step:
         "At "
         + f"{longest} characters: "
         + "; ".join(
-            f"{name} {int(points[-1][1])} sequential steps, {seconds[name][-1][1]:.1f} ms"
+            f"{name} {_steps(int(points[-1][1]))}, {seconds[name][-1][1]:.1f} ms"
             for name, points in steps.items()
         )
-        + ". On a GPU, which computes many products at once, the number of sequential steps decides.",
+        + ". On a GPU, which computes many products at once, the number of sequential steps decides. The "
+        "path "
+        "of a word to a prediction k words later is as long: k states in a recurrent model, one weight in "
+        "attention.",
         {f"steps of {name}": [count for _, count in points] for name, points in steps.items()},
         Row(
             [
@@ -145,6 +148,10 @@ def _time(runs: dict[str, Run]) -> Step:
         latex=r"\text{RNN: } O(n) \text{ sequential steps}, \qquad \text{self-attention: } O(1)",
         intro="Reading a text of n characters.",
     )
+
+
+def _steps(count: int) -> str:
+    return "1 sequential step" if count == 1 else f"{count} sequential steps"
 
 
 @torch.inference_mode()
