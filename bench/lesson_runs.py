@@ -134,7 +134,13 @@ RUNS: dict[str, Small | Trained] = {
     "walk-backpack": Small("backpack", "pronouns", {**STACK, "senses": 2}, steps=1000),
     "unmasked": Small("transformer", "pronouns", STACK, all_words, causal=False),
     "heads": Small(
-        "transformer", "names", {**STACK, "width": 32, "heads": 4}, steps=1000, learning_rate=0.004
+        "transformer",
+        "names_and_repeats",
+        {**STACK, "width": 32, "heads": 2, "context": 24},
+        repeated_tokens,
+        seed=2,
+        steps=2000,
+        learning_rate=0.005,
     ),
     "reader": Small("transformer", "prizes", {**STACK, "layers": 1}, hidden_words, causal=False, steps=600),
     "causal-reader": Small("transformer", "prizes", {**STACK, "layers": 1}, all_words, steps=600),

@@ -11,6 +11,7 @@ from typing import Any, final
 
 FONT = 12
 BLUE, ORANGE = "#0072B2", "#D55E00"
+FITTING = 560  # names of columns whose widths add up to less are written upright
 PLAIN = 24  # a grid of more columns has shaded squares without numbers
 WIDEST = 100  # columns of a terminal
 Matrix = Sequence[Sequence[float]]
@@ -68,13 +69,16 @@ class Grid(Picture):
 
     def svg(self) -> str:
         numbered = len(self.columns) <= PLAIN
-        side, high = (52.0, 26.0) if numbered else (max(6.0, 720 / len(self.columns)), 16.0)
         longest = max(map(len, self.columns), default=0)
-        turned = numbered and longest > 6
-        left = 12 + _wide(max(map(len, [*self.rows, ""])))
+        fits = longest <= 6 or len(self.columns) * _wide(longest) < FITTING
+        turned = numbered and not fits
+        side, high = (52.0, 26.0) if numbered else (max(6.0, 720 / len(self.columns)), 16.0)
+        side = max(side, _wide(longest) + 8) if numbered and fits else side
+        left = 18 + _wide(max(map(len, [*self.rows, ""])))
         top = (24 if self.title else 6) + (0 if not numbered else _wide(longest) if turned else 20)
         most = max((abs(value) for row in self.values for value in row), default=1.0) or 1.0
-        most = 1.0 if 0.5 < most <= 1 else most
+        # Weights are shaded alike in all pictures: black is 1.
+        most = 1.0 if 0.5 < most <= 1 or (numbered and _are_weights(self.values)) else most
         marks = [_label(8, 14, self.title, "start", bold=True)] if self.title else []
         for k, name in enumerate(self.columns if numbered else ()):
             x = left + (k + 0.5) * side
@@ -179,12 +183,14 @@ class Curves(Picture):
 
         from regard.inside.charts import COLOURS
 
-        rows = [
+        rows: list[dict[str, Any]] = [
             {"name": name, "x": x, "y": y}
             for name, points in self.lines.items()
             for x, y in points
             if y > 0 or not self.log_y
         ]
+        tiny = self.log_y and min((row["y"] for row in rows), default=1.0) < 1e-4
+        legend = altair.Legend(orient="bottom") if len(self.lines) > 1 else None
         colour = altair.Scale(domain=list(self.lines), range=COLOURS)
         chart = (
             altair.Chart(altair.Data(values=rows), title=self.title or altair.Undefined)
@@ -195,8 +201,13 @@ class Curves(Picture):
                     title=self.x,
                     scale=altair.Scale(type="log" if self.log_x else "linear", zero=False),
                 ),
-                y=altair.Y("y:Q", title=self.y, scale=altair.Scale(type="log" if self.log_y else "linear")),
-                color=altair.Color("name:N", scale=colour, title=None, legend=altair.Legend(orient="bottom")),
+                y=altair.Y(
+                    "y:Q",
+                    title=self.y,
+                    scale=altair.Scale(type="log" if self.log_y else "linear"),
+                    axis=altair.Axis(format=".0e") if tiny else altair.Axis(),
+                ),
+                color=altair.Color("name:N", scale=colour, title=None, legend=legend),
             )
             .properties(width=250, height=190)
         )
@@ -222,6 +233,12 @@ class Row(Picture):
 
     def to_json(self) -> dict[str, Any]:
         return {"kind": "row", "pictures": [picture.to_json() for picture in self.pictures]}
+
+
+def _are_weights(values: Matrix) -> bool:
+    """Return whether every row holds weights that sum to 1, or to 0."""
+    positive = all(value >= 0 for row in values for value in row)
+    return positive and all(min(abs(sum(row)), abs(sum(row) - 1)) < 1e-6 for row in values)
 
 
 def headed(picture: Picture) -> str:

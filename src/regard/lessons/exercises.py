@@ -247,7 +247,8 @@ print(math.log(V), loss)
 assert loss > 1""",
     ),
     "walk": Exercise(
-        "Compute one attention weight of layer 0 by hand: take the scores of 'he' from the lesson, and "
+        "Compute one attention weight of layer 0 by hand: take the scores of 'he' from the walk "
+        "through the Transformer, and "
         "apply the softmax.",
         """\
 import math

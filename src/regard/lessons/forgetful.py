@@ -139,7 +139,7 @@ def _time(runs: dict[str, Run]) -> Step:
         {f"steps of {name}": [count for _, count in points] for name, points in steps.items()},
         Row(
             [
-                Curves(steps, "characters", "sequential steps", log_x=True, log_y=True),
+                Curves(_joined(steps), "characters", "sequential steps", log_x=True, log_y=True),
                 Curves(
                     seconds, "characters", "milliseconds", "measured on this machine", log_x=True, log_y=True
                 ),
@@ -148,6 +148,14 @@ def _time(runs: dict[str, Run]) -> Step:
         latex=r"\text{RNN: } O(n) \text{ sequential steps}, \qquad \text{self-attention: } O(1)",
         intro="Reading a text of n characters.",
     )
+
+
+def _joined(lines: dict[str, list[tuple[float, float]]]) -> dict[str, list[tuple[float, float]]]:
+    """Join the names of equal lines, which would hide each other in a picture."""
+    names: dict[tuple[tuple[float, float], ...], list[str]] = {}
+    for name, points in lines.items():
+        names.setdefault(tuple(points), []).append(name)
+    return {", ".join(same): list(points) for points, same in names.items()}
 
 
 def _steps(count: int) -> str:

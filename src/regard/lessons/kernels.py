@@ -162,7 +162,8 @@ def _widths(key_K1: Tensor, value_K1: Tensor, width: float) -> Step:
     widths = sorted({width / 4, width / 2, width, 2 * width, 4 * width})
     first, last = float(key_K1.min()), float(key_K1.max())
     places_Q1 = torch.linspace(first, last, PLACES, dtype=torch.float64).unsqueeze(1)
-    lines, errors = {}, {}
+    measured = list(zip(numbers(key_K1[:, 0]), numbers(value_K1[:, 0]), strict=True))
+    lines, errors = dict[str, list[tuple[float, float]]](), dict[str, float]()
     for each in widths:
         guess_Q = _guess(places_Q1, key_K1, value_K1, each)
         lines[f"w = {each:g}"] = list(zip(numbers(places_Q1[:, 0]), numbers(guess_Q), strict=True))
@@ -178,7 +179,9 @@ def _widths(key_K1: Tensor, value_K1: Tensor, width: float) -> Step:
         {"error when left out": errors},
         Row(
             [
-                Curves({name: lines[name] for name in list(lines)[::2]}, "key", "guess"),
+                Curves(
+                    {"measured": measured} | {name: lines[name] for name in list(lines)[::2]}, "key", "guess"
+                ),
                 Bars(list(errors.values()), list(errors), "mean error of a value that is left out"),
             ]
         ),

@@ -15,7 +15,7 @@ from regard.models.transformer import Transformer
 from regard.parts.look import Look, Place
 from regard.runs.run import Run
 from regard.text.files import Source
-from regard.text.stories import lines, names
+from regard.text.stories import lines, names, repeats
 
 STORY = "Ms. Green knew Mr. Smith . then Mr."
 CLAIMED = ("previous token", "induction", "same token", "delimiter or sink", "position")
@@ -47,7 +47,8 @@ def heads(story: str = STORY) -> list[Step]:
             Grid(list(rows.values()), list(rows), words, "weights of the last word", 2),
             latex=r"\mathrm{softmax}\left(\frac{q_t K^\top}{\sqrt{d_k}}\right)",
             intro=f"A Transformer of {config.layers} layers and {config.heads} heads, trained on stories "
-            f"such as '{lines(names, 1, 3)[0]}'. The text is '{story}'.",
+            f"such as '{lines(names, 1, 3)[0]}' and on random words that come again, such as "
+            f"'{lines(repeats, 1, 3)[0]}'. The text is '{story}'.",
         ),
         _without_each(run, ids_1T, best[0], list(rows)),
         _induction(run, report, look, words),
@@ -132,7 +133,15 @@ def _induction(run: Run, report: HeadReport, look: Look, words: list[str]) -> St
     earlier = [place for place, word in enumerate(words[:-1]) if word == words[-1]]
     after = words[earlier[-1] + 1] if earlier else None
     weight, place = map_TT[-1].max(0)
-    named = f"{found.site.split('.')[0]} head {number}"
+    named = _named(found.site, str(number))
+    before = next((head for head in report.heads if head.label == "previous token"), None)
+    feeds = (
+        ""
+        if before is None
+        else f" {_named(before.site, before.name).capitalize()}, a 'previous token' head, tells each word "
+        f"which "
+        "word stood before it: that is what the key of the induction head holds."
+    )
     here = f"At the last '{words[-1]}' it looks most at '{words[int(place)]}' ({float(weight):.3f})"
     matched = (
         ": what followed the earlier one."
@@ -147,13 +156,12 @@ def _induction(run: Run, report: HeadReport, look: Look, words: list[str]) -> St
         f"{named} has the highest score: {score.value:.3f} of its weight lies on what followed the same "
         f"token, "
         f"in random sequences that are repeated (chance: {score.chance:.3f}). "
-        f"`regard heads` labels it '{found.label}'. {here}{matched}",
+        f"`regard heads` labels it '{found.label}'. {here}{matched}{feeds}",
         {"induction score": score.value, "chance": score.chance, "head": [found.site, number]},
         Grid(numbers(map_TT), words, words, f"{named}: row i looks at column j", 2),
         latex=r"\ldots\; a\; b\; \ldots\; a \to b",
         intro="A head that continues a pattern cannot know the words in advance: it finds the earlier "
-        f"'{words[-1]}', and looks one word further. In layer 0 another head tells each word which word "
-        "stood before it. `regard heads` measures this on random words.",
+        f"'{words[-1]}', and looks one word further. `regard heads` measures this on random words.",
         question=ask(
             f"Where does such a head look at the last '{words[-1]}'?",
             *(
@@ -169,7 +177,7 @@ def _induction(run: Run, report: HeadReport, look: Look, words: list[str]) -> St
 def _claims(report: HeadReport) -> Step:
     """Test whether heads specialise, with the scores of `regard heads`."""
     rows = report.rows()
-    labels = [f"{row['site'].split('.')[0]} {row['head']}: {row['label']}" for row in rows if row["label"]]
+    labels = [f"{_named(row['site'], row['head'])}: {row['label']}" for row in rows if row["label"]]
     scores = [[float(row.get(kind) or 0.0) for kind in CLAIMED] for row in rows]
     said = (
         f"{len(labels)} of {len(rows)} heads get a label ({'; '.join(labels)})" if labels else "No head does"
@@ -177,13 +185,14 @@ def _claims(report: HeadReport) -> Step:
     return Step(
         "Do heads specialise?",
         "a label needs a score halfway from chance to 1",
-        f"{said}. The others do several things, or nothing that has a name. A label says where a head "
+        f"{said}. A head without a label does several things, or nothing that has a name. A label says "
+        f"where a head "
         f"looks, not "
         "what the model does with it: try `regard heads` on a run of your own.",
         {"labelled": len(labels), "heads": len(rows), "scores": scores},
         Grid(
             scores,
-            [f"{row['site'].split('.')[0]} {row['head']}" for row in rows],
+            [_named(row["site"], row["head"]) for row in rows],
             ["previous", "induction", "same", "sink", "position"],
             "shares of weight",
             2,
@@ -197,3 +206,9 @@ def _claims(report: HeadReport) -> Step:
             ("0", said + "."),
         ),
     )
+
+
+def _named(site: str, head: str) -> str:
+    """Write a head of a site such as layer0.attention as `layer 0 head 1`."""
+    layer = site.split(".")[0].removeprefix("layer")
+    return f"layer {layer} head {head.removeprefix('head ')}"

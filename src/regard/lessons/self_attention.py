@@ -149,6 +149,7 @@ def _reading(sentence: str) -> Step:
     """One trained reader that sees all words, and one that sees only earlier ones, on the same sentence."""
     words = [BLANK, *sentence.split()[1:]]
     hidden = sentence.split()[0]
+    named = ["(blank)", *words[1:]]
     maps, chances = {}, {}
     for name, causal in (("reader", False), ("causal-reader", True)):
         run = shipped(name)
@@ -179,8 +180,8 @@ def _reading(sentence: str) -> Step:
         },
         Row(
             [
-                Grid(maps["reader"], words, words, "without a mask", 2),
-                Grid(maps["causal-reader"], words, words, "causal", 2),
+                Grid(maps["reader"], named, named, "without a mask", 2),
+                Grid(maps["causal-reader"], named, named, "causal", 2),
             ]
         ),
         latex=r"w_{1\cdot} \in \mathbb{R}^n \text{ without a mask}, \qquad w_{1\cdot} = [1, 0, \ldots, 0] "

@@ -95,8 +95,8 @@ def strangers(generator: random.Random) -> str:
 def repeats(generator: random.Random) -> str:
     """Random words, some of which come again in the same order after a few others."""
     pool = sorted({*TITLES, *SURNAMES, *KNEW, *THEN, *HE, *SHE, *PLACES, *DID, "."})
-    words = generator.sample(pool, 18)
-    first, length, between = (generator.randrange(low, high) for low, high in ((0, 3), (4, 14), (0, 4)))
+    words = generator.sample(pool, 14)
+    first, length, between = (generator.randrange(low, high) for low, high in ((0, 3), (4, 9), (0, 4)))
     again = words[first : first + length]
     return " ".join([*words[: first + length + between], *again])
 
