@@ -241,12 +241,11 @@ def _ask_of_subwords(told: _Subwords) -> Question | None:
     """Ask which earlier subword the pointer looks at for the last subword of the name."""
     row = told.maps[-1][:-1]
     looked = max(range(len(row)), key=lambda place: row[place])
-    reason = f"It has {row[looked]:.3f} of the weight: the subword that followed "
-    f"'{told.context[looked - 1]}' before."
+    before = told.context[looked - 1]
+    reason = f"It has {row[looked]:.3f} of the weight: the subword that followed '{before}' before."
     return ask(
         f"The model has written '{told.text} {''.join(told.names[:-1])}'. Which earlier subword must the "
-        f"pointer "
-        f"look at now?",
+        "pointer look at now?",
         (f"'{told.context[looked]}'", reason),
         *(
             (f"'{told.context[place]}'", f"It has {row[place]:.3f} of the weight.")

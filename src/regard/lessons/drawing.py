@@ -131,7 +131,7 @@ class Bars(Picture):
         )
 
     def svg(self) -> str:
-        left, top, step, wide = 14 + _wide(max(map(len, self.names))), 26 if self.title else 8, 22, 190
+        left, top, step, wide = 20 + _wide(max(map(len, self.names))), 26 if self.title else 8, 22, 190
         most = max(map(abs, self.values)) or 1.0
         marks = [_label(8, 15, self.title, "start", bold=True)] if self.title else []
         for number, (name, value) in enumerate(zip(self.names, self.values, strict=True)):

@@ -4,7 +4,6 @@ Shape legend: Q queries, K keys.
 """
 
 from collections.abc import Callable
-from typing import final
 
 import torch
 from torch import Tensor
@@ -16,26 +15,12 @@ from regard.lessons.lesson import Step, numbers, vector
 from regard.lessons.question import ask
 from regard.parts.attention import attend, weigh
 from regard.parts.masks import everything
-from regard.parts.scores import Score
+from regard.parts.scores import Near
 
 HOURS = (6.0, 8.0, 10.0, 12.0, 14.0, 16.0, 18.0, 20.0, 22.0)
 DEGREES = (8.0, 12.0, 11.0, 18.0, 17.0, 22.0, 18.0, 18.0, 11.0)
 PLACES = 17  # at which guesses are drawn
 Kernel = Callable[[Tensor], Tensor]
-
-
-@final
-class Near(Score):
-    """-(q - k)^2 / (2 w^2): a score that is highest where key and query are equal."""
-
-    formula = "-(q - k)^2 / (2 w^2)"
-
-    def __init__(self, width: float):
-        super().__init__()
-        self.width = width
-
-    def forward(self, query_BHQD: Tensor, key_BHKE: Tensor) -> Tensor:
-        return -((query_BHQD - key_BHKE.transpose(2, 3)) ** 2) / (2 * self.width**2)
 
 
 def kernels(

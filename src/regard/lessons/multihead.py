@@ -140,7 +140,7 @@ def _induction(run: Run, report: HeadReport, look: Look, words: list[str]) -> St
         if before is None
         else f" {_named(before.site, before.name).capitalize()}, a 'previous token' head, tells each word "
         f"which "
-        "word stood before it: that is what the key of the induction head holds."
+        "word stood before it; step 3 shows what is lost without it."
     )
     here = f"At the last '{words[-1]}' it looks most at '{words[int(place)]}' ({float(weight):.3f})"
     matched = (

@@ -270,7 +270,7 @@ def attentive(
             f"'{final}' is word {len(words)} and has {last} scores. The first word has none. The model is "
             "random, so its weights mean nothing yet.",
             {"scores at each word": counts, "weights": numbers(weights_TT)},
-            Grid(numbers(weights_TT), words, words, "a"),
+            Grid(numbers(weights_TT), words, words, "a: row i looks at column j"),
             latex=r"a_{ij} = \mathrm{softmax}_{j < i}(h_i \cdot h_j)",
             intro="The query is the current state, and the keys are the states strictly before it. The row "
             "of scores grows with every word.",
@@ -326,7 +326,7 @@ def _trained(story: str) -> Step:
         f"It predicts '{best[0][0]}' ({best[0][1]:.3f}). At the last word it looks most at {named}, "
         f"{also}. A warning: weights can be looked at, and they are not an explanation (`regard doubt`).",
         {"likeliest": dict(best), "last row": last},
-        Grid(weights, words, words, "a", 2),
+        Grid(weights, words, words, "a: row i looks at column j", 2),
         latex=r"a_{ij} = \mathrm{softmax}_{j < i}(h_i^\top W h_j)",
         intro=f"Trained for seconds on stories such as '{story} David'.",
     )
