@@ -31,7 +31,7 @@ HEAD = """# The lectures, item by item
 Every model, formula, number and experiment of the five lectures, the command that shows it, and what it says.
 `bench/lectures.py` runs the commands and writes this page; `.ci/full` runs them again and compares. `LESSONS`
 stands for `src/regard/lessons/runs`, where the trained runs of the lessons lie; every verb opens them. How a
-lesson teaches: [lessons](lessons.md). At the end: [beside four other introductions](#beside-four-other-introductions)
+lesson teaches: [lessons](lessons.md). At the end: [other introductions](#beside-four-other-introductions)
 and [three readers](#three-readers).
 """
 
