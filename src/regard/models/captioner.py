@@ -21,6 +21,7 @@ from regard.models.recurrent_decoder import MaybeScore, RecurrentDecoder, Recurr
 from regard.models.source import check_given
 from regard.parts.layers import drop_alike
 from regard.parts.look import Look, Site, at_site, declare, values_at
+from regard.parts.products import Linear
 from regard.parts.recurrence import CellName, begin_embedding
 from regard.parts.regions import RegionName, Regions, make_grid
 from regard.ranges import Count, Layers, Share
@@ -74,8 +75,8 @@ class Captioner(RecurrentDecoder):
         self.given: Images = Images(tuple(size), grid=grid)
         width = config.width
         self.regions = Regions(self.given.size, grid, config.regions, width)
-        self.glance = nn.Linear(width, GLANCE)
-        self.first = nn.Linear(len(self.regions.position_RD) * GLANCE, config.layers * width)
+        self.glance = Linear(width, GLANCE)
+        self.first = Linear(len(self.regions.position_RD) * GLANCE, config.layers * width)
         self.embedding = nn.Embedding(vocabulary_size + 2, width)
         begin_embedding(self.embedding)
         before = config.state == "before"
