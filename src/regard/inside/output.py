@@ -108,12 +108,12 @@ def _parts(record: Record) -> str:
     if record.labels is not None:
         return bars(np.array([p for _, p in record.labels]), [name for name, _ in record.labels], "labels")
     if record.parts is None or not record.parts_at:
-        last = record.likeliest[-1]
-        return bars(
-            np.array([p for _, p in last]),
-            [word for word, _ in last],
-            f"likeliest after “{record.tokens[-1]}”",
-        )
+        known = [place for place, words in enumerate(record.likeliest) if words]
+        if not known:
+            raise UserError("no word of this text is predicted: there is no picture of its parts")
+        words, of = record.likeliest[known[-1]], f"“{record.tokens[known[-1]]}” ({known[-1]})"
+        title = f"likeliest words of {of}" if record.fills else f"likeliest after {of}"
+        return bars(np.array([p for _, p in words]), [word for word, _ in words], title)
     place = record.parts_at[-1]
     terms = sorted(record.terms(place), key=lambda term: -abs(term[1]))
     shown, rest = terms[:TERMS], terms[TERMS:]

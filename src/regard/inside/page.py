@@ -43,6 +43,7 @@ def _version(record: Record) -> dict[str, Any]:
         "maps": [_map(site_map) for site_map in record.maps.values() if site_map.site.holds != "scores"],
         "surprisal": _rounded(record.surprisal),
         "labels": record.labels,
+        "fills": record.fills,
         "likeliest": [[[token, round(p, 4)] for token, p in position] for position in record.likeliest],
         "parts": {
             place: [[name, _short(value)] for name, value in _largest(record, place)]

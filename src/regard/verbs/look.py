@@ -11,6 +11,7 @@ from regard.inside.by_words import by_words
 from regard.inside.edit_files import edits_in_words
 from regard.inside.edit_model import edited, given_edits, save_edits
 from regard.inside.observe import Reading, Wanted, observe, plain_reading
+from regard.inside.observe_blanks import observe_blanks
 from regard.inside.observe_labels import observe_labels
 from regard.inside.output import Form, check_ending, write_record
 from regard.inside.page import frame, page
@@ -83,7 +84,8 @@ def look(
 
     Args:
         run: A run folder, an ARPA file, or a GPT-2 checkpoint.
-        text: The text itself; the caption of an image (without it, the captioner's own caption).
+        text: The text itself, with ___ for each blank of a reader; the caption of an image (without it, the
+            captioner's own caption).
         image: An image file, for a captioner. Its weights are laid over the image.
         target: The translation that a translator reads. Without it, the translator's own translation.
         gold: The right links of the words in `text` and `target` ('0-0 1-2'); pictures frame them.
@@ -127,6 +129,14 @@ def _refuse_of_sentences(target: Target, gold: str | None, words: bool) -> None:
         raise UserError("`target`, `gold` and `words` are not for captioners; give the caption with `text`")
 
 
+def _refuse_of_others(run: Run, image: File, target: Target, gold: str | None) -> None:
+    """Refuse the options of translators and captioners for a model that reads whole texts."""
+    if target is not None or gold is not None:
+        raise UserError(f"`target` and `gold` are for translators; {run.model.family} does not translate")
+    if image is not None:
+        raise UserError(f"`image` is for captioners; {run.model.family} does not read images")
+
+
 def _save(run: Run, edit: Edits, path: str | Path) -> None:
     if edit is None:
         raise UserError("`save_edit` writes the edits that `edit` gives: give both")
@@ -144,15 +154,20 @@ def _observer(
     """Return the function that makes the record of a run: of this run, and of the same run without edits."""
     if words and run.tokenizer.kind == "word":
         raise UserError("this run reads words already; `words` is for bpe, char and byte tokens")
-    if run.model.label_count is None:
+    if run.model.reads == "blanks":
+        _refuse_of_others(run, image, target, gold)
+
+        def observed(run: Run) -> Record:
+            return observe_blanks(run, text, wanted)
+
+    elif run.model.label_count is None:
         reading = _reading(run, text, image, target, gold, words)
 
         def observed(run: Run) -> Record:
             return observe(run.language_model, run.tokenizer, reading, wanted)
 
     else:
-        if target is not None or gold is not None:
-            raise UserError(f"`target` and `gold` are for translators; {run.model.family} does not translate")
+        _refuse_of_others(run, image, target, gold)
 
         def observed(run: Run) -> Record:
             return observe_labels(require_labeller(run), run.tokenizer, run.config.labels, text, wanted)

@@ -228,6 +228,8 @@ def _resume(kind: type[Model], out: Path, given: dict[str, Any], listener: Liste
     _check_texts(out, task, began)
     torch.manual_seed(options.data.seed)
     model = task.make(kind, options.model)
+    if task.vectors is not None and _nothing_learned(out):  # a checkpoint holds what became of them
+        task.notes.append(begin_with_vectors(model, task.tokenizer, task.vectors))
     # The precision and the threads are not measured again: others would give another model.
     machine = choose_machine("bf16" if began.bf16 else "fp32", began.threads)
     return _descend(model, task, options, out, machine, listener)

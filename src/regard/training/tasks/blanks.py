@@ -35,6 +35,7 @@ class Blanks(TextTask[Filler]):
         self.tokenizer, self._encoded = train_tokenizer(
             [source.text for source in self.train], options.tokens
         )
+        self.vectors = options.data.vectors
         self._valid_part: Encoded | None = None
 
     def texts(self) -> dict[str, list[dict[str, Any]]]:
