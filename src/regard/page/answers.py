@@ -1,6 +1,6 @@
 """A record, and distributions, as the page's answers to questions about a text.
 
-Shape legend: V vocabulary.
+Shape legend: T positions, V vocabulary.
 """
 
 from collections.abc import Callable, Sequence
@@ -8,11 +8,16 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor
 
-from regard.inside.record import Map, Record
+from regard.inside.image_pictures import png_uri
+from regard.inside.observe import Reading, distributions
+from regard.inside.record import Map, Record, ShownImage
+from regard.models.contract import LanguageModel
 from regard.page import protocol
+from regard.tokens.contract import Tokenizer
 from regard.tokens.word_groups import word_groups
 
 TERMS = 12  # the largest terms of a prediction
+REGIONS = "regions"  # the site of the regions of an image
 
 
 def read_of(
@@ -20,7 +25,10 @@ def read_of(
 ) -> protocol.Read:
     """Return the predictions of a record, and its sites. `words`: the subwords were joined, or were words."""
     axes = list[list[str]]()
-    sites = [_site(site_map, axes) for site_map in record.maps.values() if site_map.site.holds != "scores"]
+    # weights that come from no model (without a vocabulary) may look ahead
+    causal = vocabulary > 0 and record.labels is None and not record.fills
+    shown = [site_map for site_map in record.maps.values() if site_map.site.holds != "scores"]
+    sites = [_site(site_map, axes, causal) for site_map in shown]
     return protocol.Read(
         tokens=record.tokens,
         word=_word_numbers(record.tokens, "word" if words else kind),
@@ -31,13 +39,18 @@ def read_of(
         likeliest=[[(token, digits(p)) for token, p in place] for place in record.likeliest],
         given=record.given,
         before=None if before is None else _short(before.surprisal),
-        notes=record.notes,
+        # the first note of a labelled text tells the labels, which have an answer of their own
+        notes=record.notes if record.labels is None else record.notes[1:],
         kind=kind,
         vocabulary=vocabulary,
         axes=axes,
         sites=sites,
         terms=[_terms(record, place - 1) for place in range(len(record.tokens))],
         terms_of=None if record.parts is None else record.parts.of,
+        labels=_labels(record, before or record),
+        image=picture_of(record.image),
+        right=None if record.right is None else sorted(record.right),
+        fills=record.fills,
     )
 
 
@@ -63,7 +76,39 @@ def next_of(
     )
 
 
-def _site(site_map: Map, axes: list[list[str]]) -> protocol.SiteInfo:
+def compared(
+    before: LanguageModel, after: LanguageModel, reading: Reading, tokenizer: Tokenizer, top: int
+) -> list[protocol.Next]:
+    """Compare the distributions of two models after each position of a text."""
+    answers = list[protocol.Next]()
+    pairs = zip(distributions(before, reading), distributions(after, reading), strict=True)
+    for before_TV, after_TV in pairs:
+        for before_V, after_V in zip(before_TV.exp(), after_TV.exp(), strict=True):
+            true = reading.ids[len(answers) + 1] if len(answers) + 1 < len(reading.ids) else None
+            answers.append(next_of(before_V, after_V, tokenizer.name, true, top))
+    return answers
+
+
+def _labels(record: Record, before: Record) -> protocol.Next | None:
+    """Return the distribution of all labels, before and after the edits."""
+    if record.labels is None or before.labels is None:
+        return None
+    after, was = dict(record.labels), dict(before.labels)
+    chances = [
+        protocol.Chance(number, name, was[name], share) for number, (name, share) in enumerate(record.labels)
+    ]
+    moved = sum(abs(after[name] - was[name]) for name in after) / 2
+    return protocol.Next(chances, None, None, None, moved)
+
+
+def picture_of(image: ShownImage | None) -> protocol.Picture | None:
+    if image is None:
+        return None
+    height, width, _ = image.pixels.shape
+    return protocol.Picture(png_uri(image.pixels), width, height, image.columns, list(image.boxes), REGIONS)
+
+
+def _site(site_map: Map, axes: list[list[str]], causal: bool) -> protocol.SiteInfo:
     def axis(names: tuple[str, ...]) -> int:
         if list(names) not in axes:
             axes.append(list(names))
@@ -79,8 +124,9 @@ def _site(site_map: Map, axes: list[list[str]]) -> protocol.SiteInfo:
         heads=list(site_map.heads),
         rows=axis(site_map.column_names[: site_map.rows[-1] + 1] if square else site_map.row_names),
         columns=axis(site_map.column_names) if site_map.weighs else -site_map.numbers.shape[2],
-        row_side="given" if site.rows == "given" else "read",
-        column_side="given" if site.columns == "given" else "read",
+        row_side=site.rows,
+        column_side=site.columns,
+        causal=causal and site_map.weighs and site.rows == site.columns == "read",
         first=site_map.first if square else site_map.rows[0],
         first_column=site_map.first,
         ahead=site_map.ahead,

@@ -6,31 +6,41 @@ kept, so that the parts of a map are asked for one by one.
 Shape legend: H heads, Q rows, K columns, V vocabulary.
 """
 
+import copy
 import dataclasses
 import json
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterator
-from pathlib import Path
 from typing import Any, TypeVar, final
 
 from torch import Tensor
 
 from regard.errors import UserError
 from regard.inside.by_words import by_words
+from regard.inside.caption_reading import caption_reading
 from regard.inside.edit_model import edited
+from regard.inside.image_pictures import png_uri
 from regard.inside.observe import Reading, Wanted, distribution, observe, plain_reading
+from regard.inside.observe_labels import observe_labels
 from regard.inside.record import Record
 from regard.inside.source_reading import translation_reading
-from regard.models.contract import LanguageModel
-from regard.page import protocol
-from regard.page.answers import digits, next_of, read_of
+from regard.inside.training_film import load_frame
+from regard.models.model import Model
+from regard.page import messages, protocol
+from regard.page.answers import compared, digits, next_of, read_of
 from regard.page.cells import band, small_maps, tile
+from regard.page.recorded import RecordedModel
+from regard.page.recording import recorded
+from regard.page.scenes import chosen_image, scenes
+from regard.page.training import trained
 from regard.probabilities.decoder import Writing, generate
 from regard.probabilities.sampling import Sampling
-from regard.runs.formats import load
+from regard.runs.captioned import given_images
+from regard.runs.labelled import require_labeller
 from regard.runs.run import Run
+from regard.training.film import frames
 
-KEPT = 4  # records and edited models that are remembered
+KEPT = 6  # records and edited models that are remembered
 BANDS = 24  # bands of rows of maps that are remembered
 T = TypeVar("T")
 
@@ -55,55 +65,85 @@ class Recent:
 class Readings:
     """A run, opened, and what was read with it. Only one thread may use it."""
 
-    def __init__(self, path: Path):
-        self.run = load(path)
+    def __init__(self, run: Run):
+        self.run = run
         self._edited, self._records, self._inputs = Recent(), Recent(), Recent(2 * KEPT)
-        self._bands, self._chances = Recent(BANDS), Recent()
+        self._bands, self._chances, self._steps = Recent(BANDS), Recent(), Recent()
 
-    def model_under(self, edits: tuple[dict[str, Any], ...]) -> Run:
-        if not edits:
-            return self.run
-        text = json.dumps(edits)
-        return self._edited.get(text, lambda: edited(self.run, text))
+    def model_under(self, question: protocol.ReadQuestion, with_edits: bool = True) -> Run:
+        """Return the run at the step of the question, with or without its edits."""
+        step = question.step
+        run = self.run if step is None else self._steps.get(step, lambda: self._at(step))
+        if not question.edits or not with_edits:
+            return run
+        text = json.dumps(question.edits)
+        return self._edited.get((step, text), lambda: edited(run, text))
 
-    def _reading(self, question: protocol.ReadQuestion) -> Reading:
-        """Return the input. A translator without a target reads its own translation under the edits."""
+    def _at(self, step: int) -> Run:
+        """Return the run with the weights of a kept step of its training."""
+        kept = {} if self.run.folder is None else dict(frames(self.run.folder))
+        if step not in kept:
+            raise UserError(f"the training kept no weights of step {step}: reload the page")
+        model = copy.deepcopy(self.run.model)
+        load_frame(model, kept[step])
+        return dataclasses.replace(self.run, model=model.eval())
+
+    def reading(self, question: protocol.ReadQuestion) -> Reading:
+        """Return the input. Without a target, a model with a source reads its own words under the edits."""
 
         def make() -> Reading:
             if self.run.language_model.given is None:
                 return plain_reading(self.run.tokenizer, question.text)
             own = question.target is None or not question.target.strip()
-            changed = self.model_under(question.edits if own else ())
+            changed = self.model_under(question, with_edits=own)
+            if self.run.model.reads == "captions":
+                image = chosen_image(given_images(changed), question.scene)
+                return caption_reading(changed, image, "" if own else question.target or "")
             return translation_reading(changed, question.text, None if own else question.target)
 
         edits = json.dumps(question.edits) if self.run.language_model.given is not None else ""
-        return self._inputs.get((question.text, question.target, edits), make)
+        return self._inputs.get((question.text, question.target, question.scene, question.step, edits), make)
 
     def record(self, question: protocol.ReadQuestion, with_edits: bool = True) -> Record:
         """Return the record of a text, with or without the edits of the question."""
-        edits = question.edits if with_edits else ()
-        key = _key(question if with_edits else dataclasses.replace(question, edits=()))
 
         def make() -> Record:
-            reading, run = self._reading(question), self.model_under(edits)
-            record = observe(
-                run.language_model,
-                run.tokenizer,
-                reading,
-                Wanted(_sites(run.language_model), top=question.top),
-            )
+            run = self.model_under(question, with_edits)
+            wanted = Wanted(_sites(run.model), top=question.top)
+            if run.model.label_count is None:
+                record = observe(run.language_model, run.tokenizer, self.reading(question), wanted)
+            else:
+                names = run.config.labels
+                every = dataclasses.replace(wanted, top=len(names))
+                record = observe_labels(require_labeller(run), run.tokenizer, names, question.text, every)
             return by_words(record) if self._joined(question) else record
 
-        return self._records.get(key, make)
+        if not with_edits and self.run.model.source_size is None:
+            return self._records.get((True, _key(dataclasses.replace(question, edits=()))), make)
+        # a model with a source may read words that it wrote under the edits, also without them
+        return self._records.get((with_edits, _key(question)), make)
 
     def _joined(self, question: protocol.ReadQuestion) -> bool:
-        return question.words and self.run.tokenizer.kind != "word"
+        subwords = self.run.tokenizer.kind != "word"
+        return question.words and subwords and self.run.model.reads != "captions"
 
     def read(self, question: protocol.ReadQuestion) -> protocol.Read:
         record = self.record(question)
         before = self.record(question, with_edits=False) if question.edits else None
-        run = self.run
-        return read_of(record, before, run.tokenizer.kind, run.tokenizer.size, question.words)
+        return read_of(record, before, self.run.tokenizer.kind, self.run.tokenizer.size, question.words)
+
+    def recorded(self, info: protocol.RunInfo, question: protocol.ReadQuestion) -> RecordedModel:
+        """Return all answers about a text, for a file."""
+        before, next = None, list[protocol.Next]()
+        if question.edits:
+            before = self.record(question, with_edits=False)
+            if self.run.model.label_count is None:
+                plain = self.model_under(question, with_edits=False).language_model
+                changed = self.model_under(question).language_model
+                next = compared(plain, changed, self.reading(question), self.run.tokenizer, question.top)
+        return recorded(
+            info, self.record(question), before, next, self.run.tokenizer.size, words=question.words
+        )
 
     def rows(self, question: protocol.RowsQuestion) -> protocol.Rows:
         part_HQK = self.record(question.of).map(question.site).tile(list(question.rows))
@@ -124,22 +164,40 @@ class Readings:
         return b"".join(small_maps(record.map(site), question) for site in question.sites)
 
     def next(self, question: protocol.NextQuestion) -> protocol.Next:
-        reading, of = self._reading(question.of), question.of
+        reading, of = self.reading(question.of), question.of
 
-        def probabilities(edits: protocol.Edits) -> Tensor:
-            model = self.model_under(edits).language_model
-            key = (reading.ids, reading.given_names, json.dumps(edits), question.place)
+        def probabilities(with_edits: bool) -> Tensor:
+            model = self.model_under(of, with_edits).language_model
+            edits = json.dumps(of.edits if with_edits else ())
+            key = (reading.ids, reading.given_names, of.scene, of.step, edits, question.place)
             return self._chances.get(str(key), lambda: distribution(model, reading, question.place).exp())
 
-        before_V, after_V = probabilities(()), probabilities(of.edits)
+        before_V, after_V = probabilities(False), probabilities(True)
         true = reading.ids[question.place + 1] if question.place + 1 < len(reading.ids) else None
         return next_of(before_V, after_V, self.run.tokenizer.name, true, question.top)
 
+    def scenes(self, question: protocol.ScenesQuestion) -> protocol.Scenes:
+        """Return the scenes to choose from."""
+        pictures, captions = scenes()
+        given_images(self.run)  # refuses a run that sees no image
+        return protocol.Scenes(
+            [
+                protocol.Scene(number, png_uri(pixels), caption)
+                for number, (pixels, caption) in enumerate(zip(pictures, captions, strict=True))
+            ]
+        )
+
+    def trained(self, question: messages.TrainedQuestion) -> messages.Trained:
+        """Return the record of the training."""
+        return messages.Trained([], [], []) if self.run.folder is None else trained(self.run.folder)
+
     def write(self, question: protocol.WriteQuestion) -> Iterator[protocol.Piece]:
         """Yield one token after the other, as `regard generate` writes them."""
-        run, tokenizer = self.model_under(question.edits), self.run.tokenizer
+        of = protocol.ReadQuestion(question.run, question.prompt, edits=question.edits)
+        run, tokenizer = self.model_under(of), self.run.tokenizer
         if run.language_model.given is not None:
-            raise UserError("a translator does not go on from a text: read a sentence with it instead")
+            does = run.language_model.does
+            raise UserError(f"this run {does} and does not go on from a text: see its Reading and Attention")
         if any(token >= tokenizer.size for token in question.ids):
             raise UserError("this text was written by another model: begin again")
         ids = [tokenizer.start, *tokenizer.prompt(question.prompt)]
@@ -170,11 +228,12 @@ class Readings:
             )
 
 
-def _sites(model: LanguageModel) -> list[str]:
+def _sites(model: Model) -> list[str]:
     """Return the sites that the lab shows: those with weights, and those that carry memory."""
     return [name for name, site in model.sites().items() if site.holds == "weights" or site.remembers]
 
 
 def _key(question: protocol.ReadQuestion) -> Hashable:
     edits = json.dumps(question.edits)
-    return question.text, question.target, question.words, question.top, edits
+    of = (question.text, question.target, question.scene, question.step)
+    return *of, question.words, question.top, edits

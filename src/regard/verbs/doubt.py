@@ -1,27 +1,22 @@
 """regard doubt RUN --text TEXT: test what attention explains in a prediction, beside other methods."""
 
-from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
 from regard.boundary import check_ranges
 from regard.errors import UserError, notify
 from regard.inside.controls import TRAININGS, Controls
-from regard.inside.doubt import Doubt, changes_to_say, check_epsilon, doubt_prediction, picture
+from regard.inside.doubt import Doubt, check_epsilon, doubt_prediction, picture
+from regard.inside.doubted_run import changes_of, doubted_label, doubted_prediction
 from regard.inside.edit_model import edited, given_edits, save_edits
-from regard.inside.image_subject import caption_subject
 from regard.inside.label_controls import LabelControls
-from regard.inside.least_change import LeastChange
 from regard.inside.observe import Reading, plain_reading
-from regard.inside.residual_stream import single_token
 from regard.inside.sheet import check_sheet, text_table, write_sheet
 from regard.inside.source_reading import translation_reading
-from regard.inside.subject import Subject, label_number, label_subject, make_subject
+from regard.inside.subject import Subject
 from regard.inside.text_controls import TextControls
-from regard.parts.look import Side
 from regard.ranges import Positive, Whole
 from regard.runs.formats import as_run
-from regard.runs.labelled import require_labeller
 from regard.runs.run import Run
 from regard.verbs.arguments import Edits, File, Out, RunLike
 from regard.verbs.doubt_page import (
@@ -36,7 +31,7 @@ from regard.verbs.doubt_page import (
     said,
 )
 from regard.verbs.look import Target
-from regard.verbs.look_image import caption_reading
+from regard.verbs.look_image import image_reading
 from regard.verbs.parsing import parse
 from regard.verbs.printing import print_json, tell
 
@@ -90,7 +85,7 @@ def doubt(
     if image is not None and opened.model.reads != "captions":
         raise UserError(f"`image` is for captioners; {opened.model.family} does not read images")
     reading, subject = _subject(opened, text, image, target, word, position)
-    changes = [] if say is None else _changes(opened, subject, reading, say)
+    changes = [] if say is None else list(changes_of(opened, subject, reading, say))
     doubted = replace(doubt_prediction(subject, epsilon, reading.notes), changes=changes)
     if opened.model.reads == "captions":
         before = " ".join(reading.tokens[1 : len(subject.ids)]) or "nothing"
@@ -126,10 +121,10 @@ def _subject(
     if run.model.reads == "captions":
         if target is not None:
             raise UserError("`target` is for translators; give the caption with `text`")
-        reading = caption_reading(run, image, text)
-        return reading, caption_subject(run.language_model.eval(), run.tokenizer, reading, word, position)
-    reading = _reading(run, text, target)
-    return reading, make_subject(run.language_model.eval(), run.tokenizer, reading, word, position)
+        reading = image_reading(run, image, text)
+    else:
+        reading = _reading(run, text, target)
+    return reading, doubted_prediction(run, reading, word, position)
 
 
 def _labelled(
@@ -138,19 +133,7 @@ def _labelled(
     """Return the reading of a classifier and its prediction; `word` is a label."""
     if target is not None or position is not None:
         raise UserError("`target` and `position` are for models that go on from a text; this one labels it")
-    model = require_labeller(run).eval()
-    subject = label_subject(model, run.tokenizer, run.config.labels, text, word)
-    return Reading(list(subject.ids), list(subject.names)), subject
-
-
-def _changes(run: Run, subject: Subject, reading: Reading, say: str) -> list[LeastChange]:
-    names: dict[Side, Sequence[str]] = {"read": reading.tokens, "given": reading.given_names}
-    if run.model.label_count is None:
-        token = single_token(run.tokenizer, say)
-        word = token, run.tokenizer.name(token)
-    else:
-        word = label_number(run.config.labels, say), say
-    return changes_to_say(subject, run.tokenizer, word, names)
+    return doubted_label(run, text, word)
 
 
 def _save(run: Run, edit: Edits, doubted: Doubt, path: str | Path) -> None:
