@@ -27,7 +27,9 @@ from regard.parts.regions import RegionName, Regions, make_grid
 from regard.ranges import Count, Layers, Share
 
 GLANCE = 8  # features of a region in the first state
-GLANCE_DROPOUT = 0.3  # in training: else a seed may read the words from the first state, and attend to nothing
+GLANCE_DROPOUT = (
+    0.3  # in training: else a seed may read the words from the first state, and attend to nothing
+)
 TOKEN_DEFAULTS: dict[str, Any] = {"tokens": "word", "document": "line"}
 PIXELS = (3, 32, 32)
 
