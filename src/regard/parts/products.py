@@ -62,7 +62,7 @@ def _suits(x_NI: Tensor) -> bool:
         and x_NI.device.type == "cpu"
         and x_NI.dim() > 1
         and x_NI.numel() >= FEWEST_ROWS * x_NI.shape[-1]
-        and torch.backends.mkldnn.enabled
+        and bool(torch.backends.mkldnn.enabled)
         and not torch.is_autocast_enabled("cpu")
         and not torch.compiler.is_compiling()
         and onednn_is_faster()
