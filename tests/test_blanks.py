@@ -2,6 +2,7 @@
 
 import json
 import math
+import re
 from pathlib import Path
 
 import pytest
@@ -121,6 +122,49 @@ def test_it_fills_blanks(run, capsys):
     assert without[0].blanks[0][0].probability < filled[0].blanks[0][0].probability
 
 
+def test_look_shows_every_site_and_the_words_of_blanks(run, capsys, tmp_path):
+    text = "the girl ___ the ___"
+    looked = regard.look(run, text, top=3)
+    filled = regard.fill(run, text, top=3)[0]
+    record = looked.record
+    assert record.tokens == ["the", "girl", "___", "the", "___", "</s>"]
+    blanks = {2: filled.blanks[0], 4: filled.blanks[1]}
+    for place, words in enumerate(record.likeliest):
+        expected = [(one.word, pytest.approx(one.probability)) for one in blanks.get(place, [])]
+        assert words == expected
+    every = regard.look(run, text, sites="*").record
+    assert set(every.maps) == set(regard.load(run).model.sites())
+    without = [Scale(site="embedding", words=("girl",), by=0.0)]
+    edited = regard.look(run, text, edit=without, top=3)
+    changed = regard.fill(run, text, edit=without)[0]
+    assert edited.record.likeliest[2][0][1] == pytest.approx(changed.blanks[0][0].probability)
+    assert edited.before.likeliest == record.likeliest
+    edit = json.dumps({"do": "scale", "site": "embedding", "words": ["girl"], "by": 0.0})
+    assert cli.main(["look", str(run), "--text", text, "--edit", edit]) == 0
+    line, *_ = [line for line in capsys.readouterr().out.splitlines() if line.startswith("   2 ___")]
+    assert re.search(r"is \w+ 0\.\d\d, .*; before the edits is reads \d\.", line)
+    for ending in ("html", "svg", "json", "tsv"):
+        assert cli.main(["look", str(run), "--text", text, "--out", str(tmp_path / f"a.{ending}")]) == 0
+    assert (
+        cli.main(["look", str(run), "--text", text, "--form", "parts", "--out", str(tmp_path / "b.svg")]) == 0
+    )
+    assert "likeliest words of “___” (4)" in (tmp_path / "b.svg").read_text()
+    assert json.loads((tmp_path / "a.json").read_text())["likeliest"][0] == []
+
+
+@pytest.mark.parametrize("tokens", ["bpe", "char", "byte"])
+def test_blanks_are_looked_at_in_every_kind_of_token(tmp_path, tokens):
+    (tmp_path / "text.txt").write_text(SENTENCES * 5)
+    options = {"encoder": "transformer", "width": 8, "heads": 2, "steps": 1, "tokens": tokens}
+    out = regard.train("reader", text=str(tmp_path / "text.txt"), out=str(tmp_path / "run"), **options).run
+    looked = regard.look(out, "the girl ___ the book", words=True)
+    assert looked.record.tokens == ["the", "girl", "___", "the", "book", "</s>"]
+    assert [bool(words) for words in looked.record.likeliest] == [False, False, True, False, False, False]
+    weights = looked.record.maps["layer0.attention"].numbers
+    assert weights.shape == (2, 6, 6)
+    torch.testing.assert_close(weights.sum(2), torch.ones(2, 6))
+
+
 def test_evaluate_gives_a_pseudo_perplexity_under_its_own_key(run, capsys):
     assert cli.main(["evaluate", str(run), "--json"]) == 0
     figures = json.loads(capsys.readouterr().out)
@@ -142,6 +186,13 @@ def test_a_blank_takes_the_space_before_it(run):
 
 def test_bad_input_is_refused_in_one_line(run, capsys, tmp_path, text):
     for arguments, words in (
+        (["look", run, "--text", " "], "there is nothing to look at"),
+        (["look", run, "--text", "a ___", "--target", "b"], "for translators; reader does not translate"),
+        (["look", run, "--text", "a ___", "--image", text], "--image is for captioners"),
+        (
+            ["look", run, "--text", "a b", "--form", "parts", "--out", tmp_path / "a.svg"],
+            "no word of this text",
+        ),
         (["fill", run, "no blank here"], "there is no blank in 'no blank here': write ___"),
         (["fill", run, "a ___", "--top", "0"], "--top must be 1 or more"),
         (["fill", run, "___ " * 70], "the text has 71 tokens and the model reads 64"),
@@ -187,6 +238,25 @@ def test_encoders_and_poolings_are_compared(tmp_path, capsys):
     with pytest.raises(UserError, match="name an encoder"):
         regard.compare(labelled=str(path), families="lstn", out=tmp_path / "other")
     assert not (tmp_path / "other").exists()
+
+
+def test_a_comparison_of_classifiers_has_a_report(tmp_path, open_page):
+    path, out = tmp_path / "a.tsv", tmp_path / "out"
+    path.write_text(
+        "".join(f"{('up', 'down')[n % 2]}\t{('fine', 'dull')[n % 2]} thing {n}\n" for n in range(60))
+    )
+    options = {"families": ["dan:mean", "dan:max"], "seeds": 2, "minutes": 0.003}
+    table = regard.compare(labelled=str(path), out=out, **options).table()
+    page = open_page(out / "report.html", "canvas, svg.marks")  # 360 pixels wide, without sideways scroll
+    page.emulate_media(color_scheme="dark")
+    said = page.inner_text("body")
+    assert "0.003 minutes, each; 2 seeds" in said
+    assert "measured on 6 of them" in said
+    assert "2: down, up" in said
+    assert all(row["name"] in said and f"± {row['interval']:.3f}" in said for row in table)
+    assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(22, 24, 28)"
+    assert "accuracy (95% interval)" in (out / "comparison.svg").read_text()
+    assert "- Labels: 2: down, up" in (out / "report.md").read_text()
 
 
 def test_a_stopped_comparison_of_classifiers_goes_on(tmp_path, monkeypatch):

@@ -182,7 +182,6 @@ def test_a_label_is_doubted_and_its_edit_replays(tmp_path, regard_cli, monkeypat
     for wrong, words in (
         (("--word", "c"), "the labels are: a, b"),
         (("--position", "1"), "--position are for"),
-        (("--controls",), "for language models"),
     ):
         refused = regard_cli("doubt", "run", "--text", "the a b", *wrong)
         assert (refused.returncode, refused.stdout, refused.stderr.count("\n")) == (2, "", 1)

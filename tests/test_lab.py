@@ -69,6 +69,15 @@ class Lab:
         assert answer["state"] == "done", answer
         return answer["result"]
 
+    def pieces(self, kind: str, question: dict[str, Any]) -> tuple[list[Any], Any]:
+        """Follow a stream to its end: the pieces, and the result if it has one."""
+        status, headers, body = self.send(f"/api/{kind}", json.dumps(question).encode())
+        assert status == 200
+        assert headers["content-type"].startswith("text/event-stream"), body
+        events = [json.loads(line[6:]) for line in body.decode().split("\n\n") if line]
+        assert [event["state"] for event in events] == ["working"] * (len(events) - 1) + ["done"], events[-1]
+        return [event["result"] for event in events[:-1]], events[-1]["result"]
+
     def run(self, name: str) -> str:
         status, _, body = self.send("/api/runs")
         assert status == 200
@@ -91,7 +100,7 @@ def stop_lab(process: subprocess.Popen[str]) -> None:
 
 @pytest.fixture(scope="session")
 def lab_runs(tmp_path_factory) -> Path:
-    """Three small runs in a folder, beside links that leave it or go round in it."""
+    """Small runs in a folder, beside links that leave it or go round in it."""
     folder = tmp_path_factory.mktemp("lab")
     (folder / "text.txt").write_text(f"{TEXT} c b a\n" * 40)
     usual = {"text": str(folder / "text.txt"), "tokens": "word", "hold": 0}
@@ -99,6 +108,11 @@ def lab_runs(tmp_path_factory) -> Path:
     regard.train("transformer", out=str(folder / "runs" / "transformer"), **usual, **small)
     regard.train("ngram", out=str(folder / "runs" / "deep" / "ngram"), document="line", **usual)
     regard.export(str(folder / "runs" / "deep" / "ngram"), to=str(folder / "runs" / "counts.arpa"))
+    (folder / "labelled.tsv").write_text("good\ta b c\nbad\tc c b a\nodd\tb\n" * 20)
+    labels = {"labelled": str(folder / "labelled.tsv"), "steps": 5, "width": 14, "batch": 4, "hold": 0}
+    regard.train("classifier", out=str(folder / "runs" / "labels"), **labels)
+    seen = {"scenes": 100, "steps": 2, "width": 10, "batch": 4}
+    regard.train("captioner", out=str(folder / "runs" / "captions"), **seen)
     outside = tmp_path_factory.mktemp("outside")
     shutil.copytree(folder / "runs" / "transformer", outside / "secret")
     (folder / "runs" / "link").symlink_to(outside / "secret")
@@ -120,6 +134,8 @@ def test_runs_are_listed_below_a_folder(lab):
         ("transformer", "transformer", "word", "text"),
         ("deep/ngram", "ngram", "word", "text"),
         ("counts.arpa", "ngram", "word", "text"),
+        ("labels", "classifier", "word", "labels"),
+        ("captions", "captioner", "word", "captions"),
     }
 
 
@@ -306,12 +322,7 @@ def test_rows_and_tiles_are_those_of_the_record(lab, lab_runs):
 def test_writing_is_that_of_generate_and_goes_on_from_a_choice(lab, lab_runs):
     def write(**more: Any) -> list[dict[str, Any]]:
         question = {"run": lab.run("transformer"), "prompt": "a b", "length": 6, "temperature": 0.0, **more}
-        status, headers, body = lab.send("/api/write", json.dumps(question).encode())
-        assert status == 200
-        assert headers["content-type"].startswith("text/event-stream")
-        events = [json.loads(line[6:]) for line in body.decode().split("\n\n") if line]
-        assert events[-1]["state"] == "done"
-        return [event["result"] for event in events[:-1]]
+        return lab.pieces("write", question)[0]
 
     pieces = write()
     (text,) = regard.generate(str(lab_runs / "runs" / "transformer"), "a b", length=6, temperature=0.0)
@@ -331,3 +342,124 @@ def test_an_ngram_shows_its_orders(lab):
     for place in range(1, len(read["tokens"])):
         total = sum(value for _, value in read["terms"][place])
         assert total == pytest.approx(math.exp(-read["surprisal"][place]), rel=1e-4)
+
+
+def test_labels_under_an_edit_are_those_of_look(lab, lab_runs):
+    edits = [{"do": "set", "site": "pooling", "rows": [0], "columns": [1], "value": 0.9}]
+    looked = regard.look(str(lab_runs / "runs" / "labels"), "a c b", edit=json.dumps(edits))
+    assert looked.before is not None
+    read = lab.done("read", {"run": lab.run("labels"), "text": "a c b", "edits": edits})
+    found = read["labels"]
+    after, before = dict(looked.record.labels or ()), dict(looked.before.labels or ())
+    assert {one["token"]: one["after"] for one in found["chances"]} == pytest.approx(after)
+    assert {one["token"]: one["before"] for one in found["chances"]} == pytest.approx(before)
+    moved = sum(abs(after[name] - before[name]) for name in after) / 2
+    assert found["moved"] == pytest.approx(moved)
+    assert moved > 1e-6
+    (site,) = [one for one in read["sites"] if one["name"] == "pooling"]
+    assert (site["row_side"], site["causal"], read["tokens"]) == ("whole", False, ["a", "c", "b"])
+
+
+def test_a_caption_under_an_edit_is_that_of_look(lab, lab_runs, tmp_path):
+    """The scenes of the lab are those that `regard scenes` writes, to the last digit of every weight."""
+    regard.scenes(tmp_path / "scenes", count=12, unseen=True)
+    run, image = str(lab_runs / "runs" / "captions"), tmp_path / "scenes" / "07.png"
+    edits = [{"do": "zero", "site": "regions", "rows": [9, 10]}]
+    (caption,) = regard.caption(run, image, edit=json.dumps(edits))[0]
+    of = {"run": lab.run("captions"), "text": "", "scene": 7, "edits": edits}
+    own = lab.done("read", of)
+    assert own["tokens"][1:] == caption.tokens  # the model captions what it still sees
+    of["target"] = "a red ring"
+    read = lab.done("read", of)
+    looked = regard.look(run, "a red ring", image=image, edit=json.dumps(edits))
+    assert read["surprisal"][1:] == pytest.approx(looked.record.surprisal[1:], rel=1e-5)
+    assert looked.before is not None
+    assert read["before"][1:] == pytest.approx(looked.before.surprisal[1:], rel=1e-5)
+    (site,) = [one["name"] for one in read["sites"] if one["holds"] == "weights"]
+    rows = lab.done("rows", {"of": of, "site": site, "rows": [1]})["numbers"]
+    assert rows[0][0] == pytest.approx(looked.record.map(site).numbers[0, 1].tolist(), abs=1e-6)
+    assert looked.record.image is not None
+    assert read["image"]["boxes"] == [list(box) for box in looked.record.image.boxes]
+    scenes = lab.done("scenes", {"run": lab.run("captions")})["scenes"]
+    assert [one["caption"] for one in scenes] == [
+        line.split("\t")[1] for line in (tmp_path / "scenes" / "captions.tsv").read_text().splitlines()
+    ]
+
+
+@pytest.mark.parametrize(
+    ("run", "more", "said"),
+    [
+        ("captions", {"text": "", "scene": 12}, "scenes 0 to 11"),
+        ("captions", {"text": ""}, "scenes 0 to 11"),
+        ("labels", {"text": " "}, "give some text"),
+    ],
+)
+def test_what_a_model_cannot_read_is_one_line(lab, run, more, said):
+    answer = lab.ask("read", {"run": lab.run(run), **more})
+    assert answer["state"] == "failed"
+    assert said in answer["error"]
+
+
+@pytest.mark.parametrize(
+    "edits", [[], [{"do": "silence", "site": SITE, "heads": [1]}]], ids=["plain", "edited"]
+)
+def test_doubts_are_those_of_doubt(lab, lab_runs, edits):
+    run, edit = str(lab_runs / "runs" / "transformer"), json.dumps(edits) if edits else None
+    doubted = regard.doubt(run, TEXT, position=4, edit=edit)
+    of = {"run": lab.run("transformer"), "text": TEXT, "edits": edits}
+    stages, found = lab.pieces("doubt", {"of": of, "place": 4})
+    assert [(stage["done"], stage["of"]) for stage in stages] == [(0, 3), (1, 3), (2, 3)]
+    assert (found["words"], found["target"]) == (doubted.words, doubted.target)
+    assert found["probability"] == pytest.approx(doubted.probability)
+    moved = [(one.name, one.divergence, one.most) for one in doubted.moved]
+    assert [(one["name"], one["divergence"], one["most"]) for one in found["moved"]] == [
+        (name, pytest.approx(divergence, rel=1e-4), pytest.approx(most)) for name, divergence, most in moved
+    ]
+    assert found["farthest"] == pytest.approx(doubted.moved_words, abs=1e-4)
+    methods = {one["name"]: one for one in found["methods"]}
+    for attribution, judgement in zip(doubted.attributions, doubted.judgements, strict=False):
+        assert methods[attribution.method]["scores"] == pytest.approx(attribution.scores, abs=1e-5)
+        judged = methods[judgement.method]["comprehensiveness"]
+        assert judged == pytest.approx(judgement.comprehensiveness, abs=1e-5)
+
+
+def test_a_least_change_is_that_of_doubt_and_says_the_word(lab, lab_runs):
+    run = str(lab_runs / "runs" / "transformer")
+    likeliest = regard.look(run, TEXT).record.likeliest[-1]
+    say = likeliest[1][0]
+    doubted = regard.doubt(run, TEXT, say=say)
+    of = {"run": lab.run("transformer"), "text": TEXT}
+    stages, found = lab.pieces("say", {"of": of, "place": 6, "say": say})
+    assert len(stages) == len(doubted.changes)
+    moved = [one.moved for one in doubted.changes]
+    assert [one["moved"] for one in found["changes"]] == [
+        None if own is None else pytest.approx(own, rel=1e-4) for own in moved
+    ]
+    reached = [one for one in found["changes"] if one["moved"] is not None]
+    for one in reached:
+        after = lab.done("next", {"of": {**of, "edits": one["edits"]}, "place": 6})["chances"]
+        assert after[0]["token"] == say
+    body = lab.send("/api/say", json.dumps({"of": of, "place": 6, "say": "zebra"}).encode())[2]
+    assert b'"failed"' in body.split(b"\n\n")[-2]
+    assert b"zebra" in body
+
+
+def test_heads_and_forgetting_are_those_of_the_verbs(lab, lab_runs):
+    run = str(lab_runs / "runs" / "transformer")
+    _, found = lab.pieces("heads", {"run": lab.run("transformer")})
+    report = regard.heads(run)
+    assert [(one["site"], one["label"]) for one in found["heads"]] == [
+        (head.site, head.label) for head in report.heads
+    ]
+    assert [one["head"] for one in found["heads"]] == [0, 1, 2, 0, 1, 2]
+    for one, head in zip(found["heads"], report.heads, strict=True):
+        scores = {score["kind"]: score["value"] for score in one["scores"]}
+        assert scores == pytest.approx({kind: score.value for kind, score in head.scores.items()})
+    stages, found = lab.pieces("forget", {"run": lab.run("transformer")})
+    (forgot,) = regard.forget(run).results
+    assert len(stages) == 4
+    assert dict(map(tuple, found["reach"])) == pytest.approx(forgot.reach)
+    assert [one["rise"] for one in found["rises"]] == pytest.approx(
+        [one.rise for one in forgot.rises], abs=1e-6
+    )
+    assert found["loss"] == pytest.approx(forgot.loss)

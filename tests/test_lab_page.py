@@ -270,6 +270,81 @@ def test_two_models_and_the_ladder(visit):
     accessible(page)
 
 
+def test_a_classifier_shows_its_pooling_and_its_labels(visit):
+    page = visit(link("a c b a", "attend", ("labels",)))
+    page.wait_for_selector(SLIDERS)
+    assert words(page, ".pooled .token") == ["a", "c", "b", "a"]
+    before = words(page, ".labels .number")
+    page.locator(".weights input.number").nth(1).fill("0.9")
+    page.keyboard.press("Enter")
+    page.wait_for_selector(".labels .moved")
+    assert len(words(page, ".labels tbody tr")) == 3
+    accessible(page)
+    page.click("text=Undo")
+    page.wait_for_selector(".labels > .bars")
+    assert words(page, ".labels .number") == before
+    page.click("#tab-read")
+    page.wait_for_selector(".strip .tokens")
+    accessible(page)
+
+
+def test_a_captioner_shows_its_weights_over_the_image_and_hides_regions(visit):
+    page = visit(link("", "attend", ("captions",), scene="3"), width=360, height=740, dark=True)
+    page.wait_for_selector(".regions [role=option]")
+    page.wait_for_selector(".scene[aria-checked=true]")
+    assert len(words(page, ".regions [role=option]")) == 64
+    assert len(words(page, ".panel")) == len(words(page, ".panel .word"))
+    page.locator(".regions [data-region='0']").focus()
+    page.keyboard.press("ArrowDown")
+    page.keyboard.press("Enter")
+    page.click("text=Hide the region")
+    page.wait_for_selector(".regions .gone")
+    assert "region 8" in page.inner_text(".edits li")
+    page.wait_for_selector(".compared .moved")
+    accessible(page)
+    page.locator(".scene[aria-checked=true]").focus()
+    page.keyboard.press("ArrowRight")
+    until(page, "document.querySelector('.scene[aria-checked=true]').dataset.scene === '4'")
+    page.wait_for_timeout(300)
+    assert "scene=4" in page.evaluate("location.hash")
+
+
+def test_a_prediction_is_doubted_and_made_to_say_another_word(visit):
+    page = visit(link("a b a c a b"))
+    page.locator('.tokens [data-place="5"]').click()
+    page.click("text=How far can the attention move?")
+    page.wait_for_selector(".gauges tbody tr")
+    assert page.locator('[data-place="5"]').get_attribute("aria-selected") == "true"
+    assert words(page, ".doubt .bars.two tbody th") == ["a", "b", "a", "c"]
+    accessible(page)
+    page.locator(".say .buttons button").first.click()
+    page.wait_for_selector(".say .moves, .say .note")
+    assert page.locator(".say .primary").count() or "highest probability" in page.inner_text(".say")
+    if page.locator(".say .primary").count():
+        page.click("text=Make this change")
+        page.wait_for_selector(".pill")
+
+
+def test_heads_are_found_by_label(visit):
+    page = visit(link("a b a c a b", "attend", form="mosaic"), width=360, height=740)
+    page.click("text=What does each head do?")
+    page.wait_for_selector(".piece .tag")
+    assert len(words(page, ".piece .tag")) == 6
+    last = page.locator(".found-heads .buttons button").last
+    many = int(last.inner_text().rsplit(" ", 1)[1])
+    last.click()
+    assert len(words(page, ".piece")) == many
+    accessible(page)
+
+
+def test_forgetting_is_drawn_for_several_models(visit):
+    page = visit(link("a b", "memory", ("transformer", "deep/ngram")), dark=True)
+    page.wait_for_selector(".lines-chart polyline")
+    until(page, "document.querySelectorAll('.memory .note').length === 2")
+    assert "transformer" in page.inner_text(".memory .charts")
+    accessible(page)
+
+
 def test_writing_stops_and_goes_on_from_another_token(visit):
     page = visit(link("a b", "write"))
     page.click("text=Write >> nth=-1")
@@ -286,10 +361,17 @@ def test_writing_stops_and_goes_on_from_another_token(visit):
     accessible(page)
 
 
-@pytest.mark.parametrize("view", ["read", "attend", "write"])
+@pytest.mark.parametrize("view", ["read", "attend", "write", "doubt", "memory"])
 def test_narrow_and_dark(visit, view):
     page = visit(link("a b a c a b", view), width=360, height=740, dark=True)
-    page.wait_for_selector({"read": ".tokens", "attend": SLIDERS, "write": ".toolbar"}[view])
+    shown = {
+        "read": ".tokens",
+        "attend": SLIDERS,
+        "write": ".toolbar",
+        "doubt": ".gauges",
+        "memory": ".curve",
+    }
+    page.wait_for_selector(shown[view])
     assert page.evaluate("document.documentElement.scrollWidth") <= 360
     accessible(page)
 
@@ -300,6 +382,36 @@ def test_hostile_text_is_text(visit):
     page.wait_for_selector(".tokens")
     assert page.locator("#lab img").count() == 0
     assert page.input_value("textarea") == hostile
+
+
+def test_a_saved_view_opens_offline(visit, browser, tmp_path):
+    edits = [{"do": "silence", "site": "layer0.attention", "heads": [1]}]
+    view = {"site": "layer1.attention", "head": "2", "edit": json.dumps(edits)}
+    page = visit(link("a b a c a b", "attend", ("transformer", "deep/ngram"), **view))
+    page.wait_for_selector(".compared tbody tr")
+    shown = words(page, ".compared tr")
+    weights = words(page, ".weights .line .difference")
+    with page.expect_download() as download:
+        page.get_by_role("button", name="Save").click()
+    download.value.save_as(tmp_path / "saved.html")
+    saved, asked = browser.new_page(viewport={"width": 1280, "height": 860}), list[str]()
+    saved.on("console", lambda message: asked.append(message.text))
+    saved.on("request", lambda request: asked.append(request.url))
+    saved.goto((tmp_path / "saved.html").as_uri())
+    saved.wait_for_selector(".compared tbody tr")
+    assert words(saved, ".compared tr") == shown
+    saved.wait_for_selector(".weights .line .number:not(:empty)")
+    assert words(saved, ".weights .line .difference") == weights
+    accessible(saved)
+    saved.get_by_role("radio", name="Before").click()
+    saved.wait_for_selector(".expected > .bars")
+    saved.get_by_role("radio", name="After").click()
+    saved.click("#tab-read")
+    saved.wait_for_selector(".ladder tbody tr")  # both models were saved
+    saved.set_viewport_size({"width": 360, "height": 640})
+    assert saved.evaluate("document.documentElement.scrollWidth") <= 360
+    saved.close()
+    assert [one for one in asked if not one.startswith(("file:", "data:"))] == []
 
 
 def test_a_lab_that_goes_and_comes_back(browser, lab_runs):  # noqa: F811

@@ -15,11 +15,11 @@ from trainings import files
 import regard
 from regard.errors import UserError
 from regard.inside.word_questions import read_questions, write_question
-from regard.inside.word_tables import tables_of
+from regard.inside.word_tables import input_table, tables_of
 from regard.parts.neighbours import Band, cbow_loss, skip_gram_loss
 from regard.probabilities.correlation import mean_ranks, spearman
-from regard.runs.vectors import word_vectors
 from regard.text.word_pairs import read_word_pairs
+from regard.verbs import train as train_verb
 
 # Animals drink and vehicles drive: words of one kind have the same neighbours, and never stand together.
 ANIMALS, VEHICLES = ("cat", "dog", "cow"), ("car", "bus", "van")
@@ -321,15 +321,58 @@ def test_options_that_do_not_fit_are_refused(folder, tmp_path):
         regard.train("embedding", text=text, out=str(tmp_path / "run"), steps=3, epochs=2)
 
 
-def test_vectors_of_words_are_a_start_for_other_models(folder, tmp_path):
-    out = regard.export(folder / "skip-gram", to=tmp_path / "vectors.bin")
-    run = regard.load(folder / "skip-gram")
-    for path in (folder / "skip-gram", out):
-        found = word_vectors(path, ["Cat", "zyx", "", "bus", "cat dog"])
-        assert found.known_N.tolist() == [True, False, False, True, False]
-        (cat,) = run.tokenizer.prompt("cat")
-        assert torch.equal(found.vectors_ND[0], run.model.embedding.weight[cat])
-        assert found.vectors_ND[1].abs().sum() == 0
-    regard.train("ngram", text=str(folder / "text.txt"), out=str(tmp_path / "run"), order=2)
-    with pytest.raises(UserError, match="vectors"):
-        word_vectors(tmp_path / "run", ["cat"])
+@pytest.fixture(scope="module")
+def even(folder) -> Path:
+    """An embedding with an even width, which encoders in two directions need."""
+    options = {**SMALL, "width": 14, "epochs": 1}
+    return regard.train(
+        "embedding", text=str(folder / "text.txt"), out=str(folder / "even"), **options
+    ).run.folder
+
+
+def test_vectors_of_words_are_a_start_for_other_models(folder, even, tmp_path):
+    """An embedding run, both forms of its file, and any neural run: each found word has its direction."""
+    text = folder / "text.txt"
+    regard.train("lstm", text=str(text), tokens="word", width=16, steps=1, out=str(tmp_path / "lstm"))
+    regard.train("gru", text=str(text), tokens="bpe", width=16, steps=1, out=str(tmp_path / "gru"))
+    files = [regard.export(even, to=tmp_path / name) for name in ("vectors.vec", "vectors.bin")]
+    (tmp_path / "labelled.tsv").write_text("x\tCat bus zyx\ny\tbus cat cat\n" * 3)
+    classifier = {"labelled": str(tmp_path / "labelled.tsv"), "hold": 0.0}
+    for family, given in (("classifier", classifier), ("reader", {"text": str(text), "hold": 0.0})):
+        for path in (even, *files, tmp_path / "lstm", tmp_path / "gru"):
+            theirs = input_table(regard.load(path))
+            options = {**given, "width": theirs.width, "steps": 1, "learning_rate": 1e-12}
+            out = tmp_path / f"{family}-{path.name}"
+            run = regard.train(family, **options, vectors=str(path), out=str(out)).run
+            own = input_table(run)
+            found = [word for word in own.words if theirs.spelling(word)]
+            assert f"{len(found)} of {own.tokenizer.size} tokens begin with their" in run.config.notes[-1]
+            assert {"bus", "cat"} <= set(found)
+            for word in found:
+                torch.testing.assert_close(own.unit(word), theirs.unit(theirs.spelling(word)))
+    for family, more, words in (
+        ("ngram", {"order": 2}, "has no word vectors"),
+        ("lstm", {"tokens": "char", "width": 16, "steps": 1}, "its tokens are char"),
+    ):
+        path = tmp_path / f"other-{family}"
+        regard.train(family, text=str(text), out=str(path), **more)
+        with pytest.raises(UserError, match=words):
+            regard.train("classifier", **classifier, vectors=str(path), out=str(tmp_path / "refused"))
+
+
+def test_a_training_that_was_killed_at_once_still_begins_with_the_vectors(
+    folder, even, tmp_path, monkeypatch
+):
+    options = {"text": str(folder / "text.txt"), "hold": 0.0, "steps": 1, "vectors": str(even), "width": 14}
+    whole = regard.train("reader", **options, out=str(tmp_path / "whole")).run
+
+    def killed(*_: object) -> None:
+        raise MemoryError
+
+    with monkeypatch.context() as patch:
+        patch.setattr(train_verb, "descend", killed)
+        with pytest.raises(MemoryError):
+            regard.train("reader", **options, out=str(tmp_path / "run"))
+    again = regard.train("reader", out=str(tmp_path / "run"), resume=True).run
+    assert all(map(torch.equal, whole.model.tensors().values(), again.model.tensors().values()))
+    assert again.config.notes == whole.config.notes

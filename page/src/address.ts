@@ -2,7 +2,8 @@
 
 import type { Edit } from "./edits";
 
-export type View = "read" | "attend" | "write";
+export const VIEWS = ["read", "attend", "write", "doubt", "memory", "senses", "trained", "lessons"] as const;
+export type View = (typeof VIEWS)[number];
 export type Form = "arcs" | "map" | "mosaic";
 
 export interface Place {
@@ -10,12 +11,15 @@ export interface Place {
   runs: string[]; // names
   text: string | null;
   target: string | null;
+  scene: number | null;
   words: boolean;
   site: string | null;
   head: number; // -1: the mean of all heads
   rows: number[];
   form: Form;
   edits: Edit[]; // of the first run
+  lesson: string | null;
+  settings: Record<string, string>; // the inputs of the lesson that were changed
 }
 
 export function encode(place: Place): string {
@@ -23,12 +27,17 @@ export function encode(place: Place): string {
   for (const run of place.runs) items.append("run", run);
   if (place.text !== null) items.set("text", place.text);
   if (place.target !== null) items.set("target", place.target);
+  if (place.scene !== null) items.set("scene", String(place.scene));
   if (place.words) items.set("words", "1");
   if (place.view === "attend") {
     if (place.site !== null) items.set("site", place.site);
     if (place.head >= 0) items.set("head", String(place.head));
     if (place.rows.length) items.set("rows", place.rows.join("."));
     if (place.form !== "arcs") items.set("form", place.form);
+  }
+  if (place.view === "lessons") {
+    if (place.lesson !== null) items.set("lesson", place.lesson);
+    for (const [name, value] of Object.entries(place.settings)) items.append("set", `${name}=${value}`);
   }
   if (place.edits.length) items.set("edit", JSON.stringify(place.edits));
   return `#${place.view}?${items}`;
@@ -39,16 +48,19 @@ export function decode(hash: string): Place {
   const items = new URLSearchParams(query);
   const head = Number(items.get("head") ?? -1);
   return {
-    view: view === "attend" || view === "write" ? view : "read",
+    view: VIEWS.find((one) => one === view) ?? "read",
     runs: items.getAll("run"),
     text: items.get("text"),
     target: items.get("target"),
+    scene: /^\d{1,4}$/.test(items.get("scene") ?? "") ? Number(items.get("scene")) : null,
     words: items.get("words") === "1",
     site: items.get("site"),
     head: Number.isInteger(head) && head >= -1 ? head : -1,
     rows: (items.get("rows") ?? "").split(".").filter((row) => /^\d{1,6}$/.test(row)).map(Number).slice(0, 64),
     form: items.get("form") === "map" ? "map" : items.get("form") === "mosaic" ? "mosaic" : "arcs",
     edits: editsOf(items.get("edit")),
+    lesson: items.get("lesson"),
+    settings: Object.fromEntries(items.getAll("set").filter((one) => one.includes("=")).map((one) => [one.slice(0, one.indexOf("=")), one.slice(one.indexOf("=") + 1)])),
   };
 }
 

@@ -8,24 +8,23 @@ import type { Read, SiteInfo } from "./protocol";
 
 interface Props {
   read: Read;
-  site: SiteInfo;
-  head: number;
-  rows: readonly number[];
+  site: SiteInfo | null; // null where no weights are shown
+  head?: number;
+  rows?: readonly number[];
 }
 
 /** The changes in effect: undo, redo, reset, and what repeats them elsewhere. */
-export function Changes({ read, site, head, rows }: Props) {
+export function Changes({ read, site, head = -1, rows = [] }: Props) {
   const store = useStore();
   const { history, edits, info, text, target } = store;
   const json = useSignal("");
   const refused = useSignal("");
   const copied = useSignal("");
   const base = {
-    site: site.name,
-    ...(head >= 0 && site.heads.length > 1 ? { heads: [head] } : {}),
-    rows: rows.flatMap((row) => rowPositions(read, site, row)),
+    site: site?.name ?? "",
+    ...(site && head >= 0 && site.heads.length > 1 ? { heads: [head] } : {}),
+    rows: site ? rows.flatMap((row) => rowPositions(read, site, row)) : [],
   };
-  const weighs = site.holds === "weights";
   const put = (edit: Edit) => store.edit(add(edits.value, edit));
   const copy = async (name: string, what: string) => {
     try {
@@ -37,7 +36,9 @@ export function Changes({ read, site, head, rows }: Props) {
     }
     setTimeout(() => (copied.value = ""), 1500);
   };
-  const sentence = info.value?.reads === "pairs" ? (target.value ?? read.tokens.slice(1, -1).join(" ")) : null;
+  const reads = info.value?.reads;
+  const sentence = reads === "pairs" || reads === "captions" ? (target.value ?? read.tokens.slice(1, -1).join(" ")) : null;
+  const input = { path: info.value?.path ?? "", text: text.value, target: sentence, scene: reads === "captions" ? store.scene.value : null };
   const own = () => {
     const more = editsOf(json.value);
     refused.value = more.length ? "" : "This is no edit: an edit is an object with do and site.";
@@ -49,6 +50,7 @@ export function Changes({ read, site, head, rows }: Props) {
   return (
     <section class="changes" aria-label="Changes">
       <h2 class="minor">Changes</h2>
+      {store.host.edits ? (
       <div class="buttons">
         <button class="quiet" disabled={history.value.done.length < 2} onClick={store.undo}>
           Undo
@@ -60,7 +62,10 @@ export function Changes({ read, site, head, rows }: Props) {
           Reset
         </button>
       </div>
-      {weighs && (
+      ) : (
+        <Versions />
+      )}
+      {site?.holds === "weights" && store.host.edits && (
         <div class="buttons">
           <button class="quiet" title="The chosen words attend equally to every word that they see" onClick={() => put({ do: "uniform", ...base })}>
             Attend equally
@@ -77,9 +82,9 @@ export function Changes({ read, site, head, rows }: Props) {
           {edits.value.map((edit, at) => (
             <li key={JSON.stringify(edit)}>
               <span>{inWords(edit, namer(read, edit, "row"), namer(read, edit, "column"))}</span>
-              <button class="remove" aria-label={`Remove change ${at + 1}`} onClick={() => store.edit(edits.value.filter((_, other) => other !== at))}>
+              {store.host.edits && <button class="remove" aria-label={`Remove change ${at + 1}`} onClick={() => store.edit(edits.value.filter((_, other) => other !== at))}>
                 ×
-              </button>
+              </button>}
             </li>
           ))}
         </ol>
@@ -88,10 +93,10 @@ export function Changes({ read, site, head, rows }: Props) {
       )}
       {edits.value.length > 0 && info.value && (
         <div class="buttons">
-          <button class="quiet" onClick={() => void copy("command", asCommand(info.value!.path, text.value, sentence, edits.value))}>
+          <button class="quiet" onClick={() => void copy("command", asCommand(input, edits.value))}>
             {copied.value === "command" ? "Copied" : "Copy as command"}
           </button>
-          <button class="quiet" onClick={() => void copy("python", asPython(info.value!.path, text.value, sentence, edits.value))}>
+          <button class="quiet" onClick={() => void copy("python", asPython(input, edits.value))}>
             {copied.value === "python" ? "Copied" : "Copy as Python"}
           </button>
           <button class="quiet" onClick={() => void copy("json", JSON.stringify(edits.value))}>
@@ -99,14 +104,14 @@ export function Changes({ read, site, head, rows }: Props) {
           </button>
         </div>
       )}
-      <details>
+      {store.host.edits && <details>
         <summary>Any other change, as JSON</summary>
         <label class="field">
           <span class="hidden">An edit as JSON</span>
           <textarea
             rows={3}
             spellcheck={false}
-            placeholder={`{"do": "scale", "site": "${site.name}", "by": 0.5}`}
+            placeholder={`{"do": "scale", "site": "${site?.name ?? read.sites[0]?.name ?? ""}", "by": 0.5}`}
             value={json.value}
             onInput={(event) => (json.value = event.currentTarget.value)}
           />
@@ -115,14 +120,32 @@ export function Changes({ read, site, head, rows }: Props) {
           Apply
         </button>
         {refused.value && <p class="error">{refused.value}</p>}
-      </details>
+      </details>}
     </section>
+  );
+}
+
+/** In a file: the model with the recorded changes, and without them. */
+function Versions() {
+  const { history, undo, redo, edits } = useStore();
+  const version = (title: string, on: boolean, choose: () => void) => (
+    <button role="radio" aria-checked={on} onClick={() => !on && choose()}>
+      {title}
+    </button>
+  );
+  return (
+    <div class="segments" role="radiogroup" aria-label="Version of the model" data-steps={history.value.done.length}>
+      {version("Before", !edits.value.length, undo)}
+      {version("After", edits.value.length > 0, redo)}
+    </div>
   );
 }
 
 /** The word at a position of the model, for the rows or columns of an edit. */
 function namer(read: Read, edit: Edit, axis: "row" | "column") {
   const site = read.sites.find((one) => one.name === edit.site);
+  if (read.image && (edit.site === read.image.site || (axis === "column" && site?.column_side === "given"))) return (position: number) => `region ${position}`;
+  if (axis === "row" && site?.row_side === "whole") return () => "the whole text";
   const given = site && (axis === "row" ? site.row_side : site.column_side) === "given";
   const names = given ? (read.given ?? []) : read.tokens;
   const spans = given ? read.given_spans : read.spans;

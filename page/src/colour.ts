@@ -60,6 +60,11 @@ export function surprisalLevel(nats: number | null): number {
   return Math.min(LEVELS - 1, Math.round(nats / Math.LN2 / 2));
 }
 
+/** The class of a background on the same scale, from a share between 0 and 1. */
+export function shareClass(share: number): string {
+  return `s${Math.min(LEVELS - 1, Math.round(share * (LEVELS - 1)))}`;
+}
+
 export function stop(level: number, theme: Theme): string {
   return STOPS[theme][level]!;
 }

@@ -65,24 +65,48 @@ export function inWords(edit: Edit, row: (place: number) => string, column: (pla
   if (typeof edit.value === "number") parts.push(`= ${edit.value}`);
   if (typeof edit.by === "number") parts.push(`by ${edit.by}`);
   if (typeof edit.share === "number") parts.push(`share ${edit.share}`);
+  if (Array.isArray(edit.words)) parts.push(`of “${edit.words.join("” “")}”`);
   if (typeof edit.text === "string") parts.push(`from “${edit.text}”`);
   return `${edit.do} ${edit.site} ${parts.join(" ")}`.trim();
 }
 
-export function asCommand(path: string, text: string, target: string | null, edits: readonly Edit[]): string {
-  const pair = target === null ? "" : ` --target ${shell(target)}`;
-  return `regard look ${shell(path)} --text ${shell(text)}${pair} --edit ${shell(JSON.stringify(edits))}`;
+const SCENES = "lab-scenes"; // the folder of the scenes that a copied command looks at
+const COUNT = 12; // of the scenes that the server offers
+
+function sceneFile(scene: number): string {
+  return `${SCENES}/${String(scene).padStart(2, "0")}.png`;
 }
 
-export function asPython(path: string, text: string, target: string | null, edits: readonly Edit[]): string {
+/** What a model reads: a text, a sentence with its translation, or a scene with its caption. */
+export interface Input {
+  path: string; // of the run
+  text: string;
+  target: string | null;
+  scene: number | null;
+}
+
+export function asCommand({ path, text, target, scene }: Input, edits: readonly Edit[]): string {
+  const edit = `--edit ${shell(JSON.stringify(edits))}`;
+  if (scene !== null) {
+    const draw = `[ -d ${SCENES} ] || regard scenes ${SCENES} --unseen --count ${COUNT}`;
+    return `${draw}; regard look ${shell(path)} --image ${sceneFile(scene)} --text ${shell(target ?? "")} ${edit}`;
+  }
+  const pair = target === null ? "" : ` --target ${shell(target)}`;
+  return `regard look ${shell(path)} --text ${shell(text)}${pair} ${edit}`;
+}
+
+export function asPython({ path, text, target, scene }: Input, edits: readonly Edit[]): string {
   const quoted = (value: string) => JSON.stringify(value).replace(/\u2028/g, "\\u2028");
-  const pair = target === null ? "" : `, target=${quoted(target)}`;
+  const pair = target === null || scene !== null ? "" : `, target=${quoted(target)}`;
+  const image = scene === null ? "" : `, image=${quoted(sceneFile(scene))}`;
+  const draw = ["from pathlib import Path", `if not Path("${SCENES}").exists():`, `    regard.scenes("${SCENES}", count=${COUNT}, unseen=True)`];
   return [
     "import regard",
+    ...(scene === null ? [] : draw),
     "",
     `edits = ${quoted(JSON.stringify(edits))}`,
-    `looked = regard.look(${quoted(path)}, ${quoted(text)}${pair}, edit=edits)`,
-    "looked.before.likeliest[-1], looked.record.likeliest[-1]",
+    `looked = regard.look(${quoted(path)}, ${quoted(scene === null ? text : (target ?? ""))}${image}${pair}, edit=edits)`,
+    "looked.before, looked.record",
     "",
   ].join("\n");
 }

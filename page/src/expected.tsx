@@ -4,13 +4,17 @@ import { useStore } from "./context";
 import { bare, bits, count, percent, signedPercent, visible } from "./format";
 import { Word } from "./word";
 import { predictedAfter } from "./positions";
-import type { Chance, Next } from "./protocol";
+import type { Chance, Next, Read } from "./protocol";
 
 /** What a model expects at a place of the text. With changes, old and new stand side by side. */
 export function Expected({ run, place, compact = false }: { run: string; place: number; compact?: boolean }) {
-  const { readings, runs, edits, active } = useStore();
+  const { readings, runs, edits, active, view, place: pinned, host } = useStore();
   const reading = readings.value[run];
   const read = reading?.read;
+  const doubt = (at: number) => {
+    pinned.value = at;
+    view.value = "doubt";
+  };
   if (!read) return <p class="muted">{reading?.error ?? "Waiting for the model …"}</p>;
   if (place < 1) return <p class="muted">Nothing is predicted before the first word.</p>;
   const last = place >= read.tokens.length;
@@ -44,6 +48,11 @@ export function Expected({ run, place, compact = false }: { run: string; place: 
           </div>
         </dl>
       )}
+      {!compact && run === active.value && host.views.includes("doubt") && view.value !== "doubt" && attends(read) && (
+        <button class="link small" onClick={() => doubt(place)}>
+          How far can the attention move?
+        </button>
+      )}
       {changed ? (
         <Compared run={run} after={predictedAfter(read, place)} />
       ) : (
@@ -53,11 +62,15 @@ export function Expected({ run, place, compact = false }: { run: string; place: 
   );
 }
 
-function Bars({ rows }: { rows: readonly { word: string; p: number; here: boolean }[] }) {
+function attends(read: Read): boolean {
+  return read.sites.some((site) => site.holds === "weights");
+}
+
+export function Bars({ rows }: { rows: readonly { word: string; p: number; here: boolean }[] }) {
   const most = Math.max(...rows.map((row) => row.p)) || 1; // the longest bar is the largest probability
   return (
     <table class="bars">
-      <caption class="hidden">The likeliest next words</caption>
+      <caption class="hidden">Probabilities, the largest first</caption>
       <tbody>
         {rows.map((row, at) => (
           <tr key={at} class={row.here ? "here" : ""}>
@@ -94,8 +107,12 @@ function Compared({ run, after }: { run: string; after: number }) {
     };
   }, [run, after, of]);
   if (error.value !== null) return <p class="error">{error.value}</p>;
-  if (next.value === null) return <p class="muted">Comparing …</p>;
-  const { chances, true: real, moved, true_rank_before, true_rank_after } = next.value;
+  return next.value === null ? <p class="muted">Comparing …</p> : <Comparison next={next.value} what="next word" />;
+}
+
+/** Two distributions side by side. `what` names their outcomes. */
+export function Comparison({ next, what }: { next: Next; what: string }) {
+  const { chances, true: real, moved, true_rank_before, true_rank_after } = next;
   const rows = real === null || chances.some((one) => one.id === real.id) ? chances : [...chances, real];
   const most = Math.max(...rows.map((one) => Math.max(one.before, one.after))) || 1;
   return (
@@ -109,7 +126,7 @@ function Compared({ run, after }: { run: string; after: number }) {
         </colgroup>
         <thead>
           <tr>
-            <th scope="col">next word</th>
+            <th scope="col">{what}</th>
             <th scope="col" class="bar">
               <span class="key old" /> before <span class="key new" /> after
             </th>

@@ -12,6 +12,7 @@ function span(spans: Spans, place: number): number[] {
 
 /** The positions of a row of a map. Row j of a map with `ahead` is named by token j + 1, at position j. */
 export function rowPositions(read: Read, site: SiteInfo, row: number): number[] {
+  if (site.row_side === "whole") return [row];
   if (site.row_side === "given") return span(read.given_spans, row);
   if (read.spans === null) return [row];
   return span(read.spans, row + site.ahead).map((position) => position - site.ahead);
@@ -27,10 +28,15 @@ export function predictedAfter(read: Read, place: number): number {
   return before[before.length - 1]!;
 }
 
-/** Whether a row may attend to a column: the future is hidden where rows and columns are one text. */
+/** Whether a row may attend to a column. */
 export function sees(site: SiteInfo, row: number, column: number, columns: number): boolean {
   if (site.extra && column === site.first_column + columns - 1) return true;
-  return !(site.row_side === "read" && site.column_side === "read") || column <= row;
+  return !site.causal || column <= row;
+}
+
+/** Whether the numbers of a row can be asked: a file holds those that were recorded. */
+export function isKnown(site: SiteInfo, row: number): boolean {
+  return site.known === null || site.known.includes(row);
 }
 
 export function rowNames(read: Read, site: SiteInfo): string[] {
@@ -38,6 +44,7 @@ export function rowNames(read: Read, site: SiteInfo): string[] {
 }
 
 export function columnNames(read: Read, site: SiteInfo): string[] {
+  if (read.image && site.column_side === "given") return read.axes[site.columns]!.map((number) => `region ${number}`);
   return site.columns < 0 ? Array.from({ length: -site.columns }, (_, at) => String(at)) : read.axes[site.columns]!;
 }
 

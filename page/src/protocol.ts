@@ -1,13 +1,15 @@
-// Written by page/protocol.py from src/regard/page/protocol.py. Do not edit.
+// Written by page/protocol.py from protocol.py, messages.py and recorded.py. Do not edit.
 
 /** The input of a model. */
 export interface ReadQuestion {
   run: string;
   text: string;
   target?: string | null;
+  scene?: number | null;
   words?: boolean;
   top?: number;
   edits?: Record<string, unknown>[];
+  step?: number | null;
 }
 
 /** The numbers of some rows at a site, for every head. */
@@ -45,6 +47,11 @@ export interface NextQuestion {
   top?: number;
 }
 
+/** The scenes among which the image of a captioner is chosen. */
+export interface ScenesQuestion {
+  run: string;
+}
+
 /** A text to go on from. `ids` are tokens that were written before, after the prompt. */
 export interface WriteQuestion {
   run: string;
@@ -70,7 +77,7 @@ export interface RunInfo {
   path: string;
   family: string;
   tokens: string;
-  reads: "text" | "pairs";
+  reads: "text" | "pairs" | "labels" | "captions";
   loss: number | null;
 }
 
@@ -87,13 +94,43 @@ export interface SiteInfo {
   heads: string[];
   rows: number;
   columns: number;
-  row_side: "read" | "given";
-  column_side: "read" | "given";
+  row_side: "read" | "given" | "whole";
+  column_side: "read" | "given" | "whole";
+  causal: boolean;
   first: number;
   first_column: number;
   ahead: number;
   extra: boolean;
   most: number;
+  block: number;
+  known: number[] | null;
+}
+
+/** A possible next token, or label, with its probability before and after the edits. */
+export interface Chance {
+  id: number;
+  token: string;
+  before: number;
+  after: number;
+}
+
+/** The distribution after a position. `moved` is half the sum of all absolute differences. */
+export interface Next {
+  chances: Chance[];
+  true: Chance | null;
+  true_rank_before: number | null;
+  true_rank_after: number | null;
+  moved: number;
+}
+
+/** The image that a captioner sees, with its regions. */
+export interface Picture {
+  data: string;
+  width: number;
+  height: number;
+  columns: number;
+  boxes: [number, number, number, number][];
+  site: string;
 }
 
 /** The predictions of a model at every position of a text, and the sites that can be looked at. */
@@ -114,6 +151,10 @@ export interface Read {
   sites: SiteInfo[];
   terms: [string, number][][];
   terms_of: "probability" | "score" | null;
+  labels: Next | null;
+  image: Picture | null;
+  right: [number, number][] | null;
+  fills: boolean;
 }
 
 /** (heads, rows, columns) of a site. */
@@ -121,21 +162,16 @@ export interface Rows {
   numbers: number[][][];
 }
 
-/** A possible next token with its probability before and after the edits. */
-export interface Chance {
+/** A drawn scene. */
+export interface Scene {
   id: number;
-  token: string;
-  before: number;
-  after: number;
+  data: string;
+  caption: string;
 }
 
-/** The distribution after a position. `moved` is half the sum of all absolute differences. */
-export interface Next {
-  chances: Chance[];
-  true: Chance | null;
-  true_rank_before: number | null;
-  true_rank_after: number | null;
-  moved: number;
+/** The scenes to choose from. `regard scenes FOLDER --unseen --count N` writes the same ones. */
+export interface Scenes {
+  scenes: Scene[];
 }
 
 /** One written token. */
@@ -165,4 +201,278 @@ export interface Answer {
   ticket: string;
   error: string;
   result: unknown;
+}
+
+/** How far attention can move at a prediction, and what other methods say of its words. */
+export interface DoubtQuestion {
+  of: ReadQuestion;
+  place: number;
+  word?: string | null;
+  epsilon?: number;
+}
+
+/** The least change of attention that makes the model say a word, or give a label. */
+export interface SayQuestion {
+  of: ReadQuestion;
+  place: number;
+  say: string;
+}
+
+/** What each head of a model does. */
+export interface HeadsQuestion {
+  run: string;
+}
+
+/** How far back a model remembers. */
+export interface ForgetQuestion {
+  run: string;
+}
+
+/** The senses of a word, and their terms in the score of the token after a position. */
+export interface SensesQuestion {
+  of: ReadQuestion;
+  word: string;
+  place: number;
+  top?: number;
+}
+
+/** The record of a finished training. */
+export interface TrainedQuestion {
+  run: string;
+}
+
+/** The list of the lessons. */
+export interface CourseQuestion {
+
+}
+
+/** A lesson with inputs that are written as after `--set`. */
+export interface LessonQuestion {
+  name: string;
+  inputs: Record<string, string>;
+}
+
+/** What a long measurement does now. */
+export interface Stage {
+  about: string;
+  done: number;
+  of: number;
+}
+
+/** How far the weights of a site can move while the prediction stays. Divergences are in nats. */
+export interface MovedWeights {
+  name: string;
+  divergence: number;
+  most: number;
+  variation: number;
+  entropy: number;
+  permuted_divergence: number;
+  permuted_variation: number;
+  uniform_divergence: number;
+  uniform_variation: number;
+}
+
+/** The scores of the words by one method, and the judgement of its order of words. */
+export interface Method {
+  name: string;
+  scores: number[];
+  comprehensiveness: number;
+  sufficiency: number;
+}
+
+/** The measurements of one prediction. */
+export interface Doubted {
+  words: string[];
+  target: string;
+  probability: number;
+  epsilon: number;
+  moved: MovedWeights[];
+  own: number[];
+  farthest: number[];
+  methods: Method[];
+  disagreements: number[][];
+  image: Picture | null;
+}
+
+/** A part of a change: the share of the weight of one word that goes to another. */
+export interface LeastMove {
+  site: string;
+  head: number | null;
+  source: string;
+  to: string;
+  share: number;
+}
+
+/** The least change in some sites that makes the model say a word. `moved` is None if none was found. */
+export interface LeastChange {
+  name: string;
+  moved: number | null;
+  before: number;
+  after: number;
+  moves: LeastMove[];
+  edits: Record<string, unknown>[];
+}
+
+/** The changes of each site alone and of all sites together. */
+export interface Said {
+  word: string;
+  changes: LeastChange[];
+}
+
+/** The share of a head's weight on the positions of a definition, and chance. */
+export interface HeadScore {
+  kind: string;
+  value: number;
+  chance: number;
+}
+
+/** What a head does. */
+export interface HeadInfo {
+  site: string;
+  head: number;
+  label: string | null;
+  entropy: number;
+  scores: HeadScore[];
+}
+
+/** What each head does, with the definitions of the labels. */
+export interface Heads {
+  heads: HeadInfo[];
+  kinds: Record<string, string>;
+  notes: string[];
+}
+
+/** The rise of the loss if what lies beyond the last words is cut off, shuffled or thinned out. */
+export interface Rise {
+  change: string;
+  beyond: number;
+  rise: number;
+  error: number;
+}
+
+/** How far back a model remembers. Curves are (distance, number). */
+export interface Forgotten {
+  loss: number;
+  words: number;
+  reach: [number, number][];
+  rises: Rise[];
+  holds: Record<string, [number, number][]>;
+  notes: string[];
+}
+
+/** The words that a sense says, and the words whose sense of the same number is alike. */
+export interface Sense {
+  number: number;
+  says: [string, number][];
+  alike: [string, number][];
+}
+
+/** The senses of a word, and the terms of each sense of each word in the score of the next word. */
+export interface Senses {
+  senses: Sense[];
+  tokens: string[];
+  next: string;
+  probability: number;
+  terms: number[][];
+  bias: number;
+}
+
+/** The record of a finished training. */
+export interface Trained {
+  losses: ([number, number, number | null])[];
+  samples: [number, string][];
+  frames: number[];
+}
+
+/** A lesson of the course. */
+export interface LessonInfo {
+  name: string;
+  about: string;
+  builds_on: string[];
+}
+
+/** The lessons in their order. */
+export interface Course {
+  lessons: LessonInfo[];
+}
+
+/** An input of a lesson, written as after `--set`. */
+export interface LessonInput {
+  name: string;
+  value: string;
+  usual: string;
+}
+
+/** A possible answer. */
+export interface LessonChoice {
+  text: string;
+  reason: string;
+  right: boolean;
+}
+
+/** A step of a lesson. The question is asked before the numbers are shown. */
+export interface LessonStep {
+  title: string;
+  formula: string;
+  math: string;
+  intro: string;
+  question: string;
+  choices: LessonChoice[];
+  picture: string;
+  values: [string, string][];
+  says: string;
+}
+
+/** A lesson with its inputs. */
+export interface LessonPage {
+  name: string;
+  about: string;
+  builds_on: string[];
+  inputs: LessonInput[];
+  steps: LessonStep[];
+  task: string;
+  solution: string;
+}
+
+/** A view to save as a file that opens offline. */
+export interface SaveQuestion {
+  of: ReadQuestion[];
+  view: string;
+}
+
+/** Numbers (heads, rows, columns) as bytes, compressed and in base64. */
+export interface Packed {
+  shape: [number, number, number];
+  weighs: boolean;
+  levels: number;
+  most: number;
+  data: string;
+}
+
+/** The map of a site: some rows as they are, and of a long text all rows in blocks. */
+export interface RecordedMap {
+  rows: number[];
+  numbers: Packed;
+  coarse: Packed | null;
+}
+
+/** What a model said with or without the edits. */
+export interface RecordedVersion {
+  read: Read;
+  maps: Record<string, RecordedMap>;
+}
+
+/** What a model said about a text. */
+export interface RecordedModel {
+  info: RunInfo;
+  after: RecordedVersion;
+  before: RecordedVersion | null;
+  next: Next[];
+}
+
+/** The content of a file that opens offline. */
+export interface Recording {
+  title: string;
+  view: string;
+  models: RecordedModel[];
 }

@@ -2,21 +2,22 @@ import { useSignal } from "@preact/signals";
 import { useStore } from "./context";
 import { surprisalLevel } from "./colour";
 import { Expected, Terms } from "./expected";
-import { bits, visible } from "./format";
+import { bits, percent, visible } from "./format";
+import { Labels, likeliest } from "./labels";
 import { ladder, type LadderRow } from "./ladder";
 import type { Reading } from "./store";
 import { Scale, Tokens } from "./tokens";
 
 /** The text under every chosen model, coloured by surprisal. */
 export function ReadView() {
-  const { chosen, place, hovered, readings, active } = useStore();
+  const { chosen, place, hovered, readings, active, info } = useStore();
   const main = active.value === null ? null : readings.value[active.value];
   const shown = hovered.value ?? place.value ?? main?.read?.tokens.length ?? 1;
   const several = chosen.value.length > 1;
   return (
     <div class="columns">
       <div class="stage">
-        <Scale />
+        {!(main?.read?.labels && !several) && <Scale />}
         <div class={several ? "strips several" : "strips"}>
           {chosen.value.map((run) => (
             <Strip key={run} run={run} />
@@ -25,7 +26,11 @@ export function ReadView() {
         {several && <Ladder />}
       </div>
       <div class="side">
-        {active.value !== null && <Expected run={active.value} place={Math.min(shown, main?.read?.tokens.length ?? shown)} />}
+        {main?.read?.labels ? (
+          <Labels labels={main.read.labels} name={info.value?.name ?? ""} />
+        ) : (
+          active.value !== null && <Expected run={active.value} place={Math.min(shown, main?.read?.tokens.length ?? shown)} />
+        )}
         {active.value !== null && <Terms run={active.value} place={shown} />}
       </div>
     </div>
@@ -38,6 +43,7 @@ function Strip({ run }: { run: string }) {
   const info = runs.value?.find((one) => one.id === run);
   const reading = readings.value[run];
   const mine = run === active.value;
+  const first = reading?.read?.labels ? 0 : 1; // the start mark of a language model is no word
   const act = (at: number | null) => {
     if (!mine && at !== null) chosen.value = [run, ...chosen.value.filter((one) => one !== run)];
     place.value = at;
@@ -56,16 +62,17 @@ function Strip({ run }: { run: string }) {
           </button>
         </p>
       )}
+      {reading?.read?.image && <img class="whole" src={reading.read.image.data} alt="The image that the model captions" />}
       {reading?.read ? (
         <Tokens
           label={`The text as ${info?.name} reads it`}
-          tokens={reading.read.tokens.slice(1).map((word, at) => ({ text: word, nats: reading.read!.surprisal[at + 1]! }))}
+          tokens={reading.read.tokens.slice(first).map((word, at) => ({ text: word, nats: reading.read!.surprisal[at + first]! }))}
           joined={reading.read.kind !== "word" && reading.read.spans === null}
-          first={1}
+          first={first}
           selected={mine ? place.value : null}
           pick={act}
           hover={mine ? (at) => (hovered.value = at) : undefined}
-          {...(reading.read.given === null ? { after: "…" } : {})}
+          {...(reading.read.given === null && !reading.read.labels ? { after: "…" } : {})}
         />
       ) : !text.value.trim() ? (
         <p class="empty">Type a text above: each word gets the colour of its surprisal.</p>
@@ -83,6 +90,14 @@ function Strip({ run }: { run: string }) {
 
 function Sum({ reading }: { reading: Reading }) {
   const read = reading.read!;
+  if (read.labels) {
+    const label = likeliest(read.labels);
+    return (
+      <span class="sum">
+        {visible(label)} {percent(read.labels.chances.find((one) => one.token === label)!.after)}
+      </span>
+    );
+  }
   const known = read.surprisal.filter((one): one is number => one !== null);
   const sum = known.reduce((total, one) => total + one, 0);
   const before = read.before?.reduce<number>((total, one) => total + (one ?? 0), 0);
@@ -106,7 +121,7 @@ function Ladder() {
   const all = useSignal(false);
   const models = chosen.value.flatMap((id) => {
     const read = readings.value[id]?.read;
-    return read ? [{ name: runs.value?.find((run) => run.id === id)?.name ?? id, read }] : [];
+    return read && !read.labels ? [{ name: runs.value?.find((run) => run.id === id)?.name ?? id, read }] : [];
   });
   if (models.length < 2) return null;
   const table = ladder(models.map((model) => model.read));

@@ -9,9 +9,9 @@ import type { Next, Read, ReadQuestion, RunInfo } from "./protocol";
 
 export const MOST_MODELS = 4;
 const SAMPLE = "The value of the object is the name of the class";
-const SAMPLE_SOURCE = "The tall cat sees you";
+const SAMPLES = { pairs: "The tall cat sees you", labels: "the ending was not bad , and the music was wonderful" };
 // The families that a first visit shows, in this order; other runs are a click away.
-const FIRST = ["transformer", "gpt2", "backpack", "attentive", "lstm", "gru", "rnn", "ngram", "recurrent-translator", "transformer-translator"];
+const FIRST = ["transformer", "gpt2", "backpack", "attentive", "lstm", "gru", "rnn", "ngram", "recurrent-translator", "transformer-translator", "classifier", "captioner"];
 const PAUSE = 30; // milliseconds that typing must rest
 
 export interface Reading {
@@ -25,14 +25,21 @@ export interface Reading {
 export type Store = ReturnType<typeof makeStore>;
 
 export function makeStore(channel: Channel) {
-  const start = decode(location.hash);
-  const view = signal<View>(start.view);
+  const { host } = channel;
+  const held = decode(host.start);
+  const linked = host.address && location.hash.length > 1 ? decode(location.hash) : held;
+  // a file holds one text under certain changes; its address says how to look at them
+  const start = host.asks ? linked : { ...linked, runs: held.runs, text: held.text, target: held.target, words: held.words, edits: held.edits };
+  const view = signal<View>(host.views.includes(start.view) ? start.view : host.views[0]!);
   const runs = signal<RunInfo[] | null>(null);
   const training = signal(false);
   const chosen = signal<string[]>([]); // ids; the first is the active model
   const text = signal(start.text ?? SAMPLE);
   const target = signal<string | null>(start.target);
+  const scene = signal(start.scene ?? 0); // the image of a captioner
   const words = signal(start.words);
+  const lesson = signal(start.lesson);
+  const settings = signal(start.settings);
   const site = signal<string | null>(start.site);
   const head = signal(start.head);
   const rows = signal<number[]>(start.rows);
@@ -55,9 +62,10 @@ export function makeStore(channel: Channel) {
     const applied = current(histories.value[run] ?? EMPTY);
     return {
       run,
-      text: text.value,
-      target: own?.reads === "pairs" ? target.value : null,
-      words: words.value && own?.tokens !== "word",
+      text: own?.reads === "captions" ? "" : text.value,
+      target: own?.reads === "pairs" || own?.reads === "captions" ? target.value : null,
+      scene: own?.reads === "captions" ? scene.value : null,
+      words: words.value && own?.tokens !== "word" && own?.reads !== "captions",
       top: 12,
       edits: [...applied],
     };
@@ -71,6 +79,7 @@ export function makeStore(channel: Channel) {
     return told(error);
   }
 
+  const effects: (() => void)[] = [];
   const timers = new Map<string, ReturnType<typeof setTimeout>>();
 
   function ask(run: string): void {
@@ -85,7 +94,7 @@ export function makeStore(channel: Channel) {
 
   async function answer(run: string, wanted: ReadQuestion): Promise<void> {
     const latest = () => readings.value[run]?.question === wanted; // answers to older text are dropped
-    if (!wanted.text.trim()) {
+    if (!wanted.text.trim() && wanted.scene == null) {
       if (latest())
         readings.value = { ...readings.value, [run]: { question: wanted, read: null, of: null, error: null, asking: false } };
       return;
@@ -114,8 +123,8 @@ export function makeStore(channel: Channel) {
         chosen.value = kept.length ? kept : named.length ? named.slice(0, MOST_MODELS) : first ? [first.id] : [];
         if (start.edits.length && chosen.value[0] && !histories.value[chosen.value[0]])
           histories.value = { [chosen.value[0]]: change(EMPTY, start.edits) };
-        if (start.text === null && answer.runs.find((run) => run.id === chosen.value[0])?.reads === "pairs")
-          text.value = SAMPLE_SOURCE;
+        const reads = answer.runs.find((run) => run.id === chosen.value[0])?.reads;
+        if (start.text === null && (reads === "pairs" || reads === "labels")) text.value = SAMPLES[reads];
         runs.value = answer.runs;
       });
     } catch (error) {
@@ -125,7 +134,7 @@ export function makeStore(channel: Channel) {
   }
 
   // The server is asked again, while it is gone, until it answers.
-  effect(() => {
+  effects.push(effect(() => {
     if (connection.value !== "gone") return;
     const timer = setInterval(() => {
       channel.runs().then(
@@ -137,37 +146,45 @@ export function makeStore(channel: Channel) {
       );
     }, 1500);
     return () => clearInterval(timer);
-  });
+  }));
 
-  effect(() => {
+  effects.push(effect(() => {
     if (runs.value === null) return;
-    void [text.value, target.value, words.value, histories.value];
+    void [text.value, target.value, scene.value, words.value, histories.value];
     const wanted = chosen.value;
     untracked(() => wanted.forEach(ask)); // an answer, such as an error, is no reason to ask again
-  });
+  }));
 
   // The address follows the view; nothing is added to the browser's history while a person types.
   let timer: ReturnType<typeof setTimeout>;
-  effect(() => {
-    if (runs.value === null || runs.value.length === 0) return;
+  const address = () => {
     const names = chosen.value.flatMap((id) => runs.value!.filter((run) => run.id === id).map((run) => run.name));
-    const hash = encode({
+    return encode({
       view: view.value, runs: names, text: text.value, target: target.value, words: words.value, site: site.value,
+      scene: runs.value!.find((run) => run.id === chosen.value[0])?.reads === "captions" ? scene.value : null,
       head: head.value, rows: rows.value, form: form.value, edits: [...edits.value],
+      lesson: lesson.value, settings: settings.value,
     });
-    clearTimeout(timer);
-    timer = setTimeout(() => history_replace(hash), 150);
-  });
-  history_replace(location.hash); // the token leaves the address bar at once
+  };
+  if (host.address) {
+    effects.push(effect(() => {
+      if (runs.value === null || (runs.value.length === 0 && view.value !== "lessons")) return;
+      const hash = address();
+      clearTimeout(timer);
+      timer = setTimeout(() => history_replace(hash), 150);
+    }));
+    history_replace(location.hash); // the token leaves the address bar at once
+  }
 
   function setHistory(next: History): void {
     if (active.value !== null) histories.value = { ...histories.value, [active.value]: next };
   }
 
   return {
-    channel, view, runs, training, chosen, text, target, words, site, head, rows, form, place, hovered, readings,
+    channel, host, address, view, runs, training, chosen, text, target, scene, words, lesson, settings, site, head, rows, form, place, hovered, readings,
     connection, theme, active, info, history, edits, reading, question, loadRuns, failed,
     retry: (run: string) => ask(run),
+    close: () => effects.forEach((stop) => stop()),
     edit: (next: readonly Edit[], same = false) => setHistory(change(history.value, next, same)),
     undo: () => setHistory(undo(history.value)),
     redo: () => setHistory(redo(history.value)),

@@ -68,8 +68,11 @@ export function WriteView() {
     store.view.value = "attend";
   }
 
-  if (info.value?.reads === "pairs")
-    return <p class="empty">A translator does not go on from a text. Reading and Attention show its translations.</p>;
+  const reads = info.value?.reads;
+  if (reads && reads !== "text") {
+    const instead = { pairs: "translates", labels: "labels texts", captions: "captions images" }[reads];
+    return <p class="empty">This model {instead} and does not go on from a text: see Reading and Attention.</p>;
+  }
   const shown = step.value ?? (pieces.value.length ? pieces.value.length - 1 : null);
   const piece = shown === null ? null : pieces.value[shown];
   return (

@@ -2,12 +2,15 @@ import { expect, test } from "vitest";
 import { decode, editsOf, encode, type Place } from "../src/address";
 
 const place: Place = {
-  view: "attend", runs: ["runs/a b", "x&y"], text: "a #?&=\n“é”", target: "z", words: true, site: "layer0.attention", head: 2,
+  view: "attend", runs: ["runs/a b", "x&y"], text: "a #?&=\n“é”", target: "z", scene: 7, words: true, site: "layer0.attention", head: 2,
   rows: [0, 7], form: "map", edits: [{ do: "silence", site: "layer0.attention", heads: [1] }],
+  lesson: null, settings: {},
 };
 
 test("a link restores the view", () => {
   expect(decode(encode(place))).toEqual(place);
+  const lesson: Place = { ...place, view: "lessons", site: null, head: -1, rows: [], form: "arcs", lesson: "attention", settings: { q: "0,1", "W_K": "1=2;&" } };
+  expect(decode(encode(lesson))).toEqual(lesson);
 });
 
 test("nonsense in a link is the beginning", () => {

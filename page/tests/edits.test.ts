@@ -32,8 +32,8 @@ test("a head is silenced and speaks again", () => {
 });
 
 test("commands survive quotes in the text", () => {
-  expect(asCommand("runs/a b", "it's", null, [])).toBe(`regard look 'runs/a b' --text 'it'\\''s' --edit '[]'`);
-  expect(asPython("a", 'say "x"\n', "y", [set(1, 0.5)])).toContain(`regard.look("a", "say \\"x\\"\\n", target="y", edit=edits)`);
+  expect(asCommand({ path: "runs/a b", text: "it's", target: null, scene: null }, [])).toBe(`regard look 'runs/a b' --text 'it'\\''s' --edit '[]'`);
+  expect(asPython({ path: "a", text: 'say "x"\n', target: "y", scene: null }, [set(1, 0.5)])).toContain(`regard.look("a", "say \\"x\\"\\n", target="y", edit=edits)`);
 });
 
 test("an edit in words names the words", () => {

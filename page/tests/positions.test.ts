@@ -2,8 +2,8 @@ import { expect, test } from "vitest";
 import { columnPositions, predictedAfter, rowPositions, sees } from "../src/positions";
 import type { Read, SiteInfo } from "../src/protocol";
 
-const site = { row_side: "read", column_side: "read", ahead: 0, extra: false, first_column: 0 } as SiteInfo;
-const cross = { ...site, column_side: "given", ahead: 1 } as SiteInfo;
+const site = { row_side: "read", column_side: "read", causal: true, ahead: 0, extra: false, first_column: 0 } as SiteInfo;
+const cross = { ...site, column_side: "given", causal: false, ahead: 1 } as SiteInfo;
 const tokens = { spans: null, given_spans: null } as unknown as Read;
 // <s> | t·all | cat | </s>, over a source of two words of two tokens each
 const joined = { spans: [[0, 1], [1, 3], [3, 4], [4, 5]], given_spans: [[0, 2], [2, 4]] } as unknown as Read;

@@ -28,6 +28,8 @@ def by_words(record: Record) -> Record:
         given=None if given is None else _joined(record.given or [], record.given_pieces, given),
         pieces=(),
         given_pieces=(),
+        groups=groups,
+        given_groups=given,
         surprisal=[_total([record.surprisal[place] for place in group]) for group in groups],
         likeliest=[
             record.likeliest[group[-1]] if group[-1] < len(record.likeliest) else [] for group in groups

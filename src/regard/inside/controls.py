@@ -7,332 +7,272 @@
     adversary           trained end to end with loss TVD(y_a, y_b) - lambda KL(alpha_a || alpha_b), where b is
                         the run, which looks for the same predictions with other weights
 
-Shape legend: B rows, T positions, H heads of all sites, K columns, D width.
+text_controls.py has the controls of language models, label_controls.py those of classifiers.
+
+Shape legend: B rows, T positions, H heads of all sites, Q rows of a site, K columns, N predictions (B, T or
+B), V words or labels, D width.
 """
 
 import copy
-import hashlib
 import tempfile
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from functools import partial
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
-from typing import Any, final
+from typing import Any, Generic, final
 
 import torch
 from torch import Tensor, nn
 
-from regard.errors import UserError
-from regard.inside.attention_rows import Recorder, weight_sites
+from regard.inside.attention_rows import Recorder, Weighing, weight_sites
 from regard.inside.moved_attention import divergence
 from regard.machine.device import choose_machine
-from regard.models.contract import LanguageModel, State
-from regard.models.wrappers.edited import Edited
+from regard.models.model import M, Model
 from regard.parts.edits import Uniform
-from regard.parts.look import Look
-from regard.runs.run import Run, TextRecord
-from regard.text.builtin import BUILT_IN, built_in_text
-from regard.text.files import read_file
-from regard.tokens.schedule import Corpus, WindowSchedule
+from regard.parts.look import Look, Place
+from regard.runs.run import Run
 from regard.training.loop import descend
 from regard.training.options import TrainingOptions
-from regard.training.task import Batches, Task, ignore_reports
-from regard.training.tasks.plain_text import TextBatches
+from regard.training.task import Task, ignore_reports
 
-LENGTH, ROWS = 64, 16  # tokens of a row, rows of a batch and of the measure
 LAMBDAS = (0.01, 0.1)
 TRAININGS = 5 + len(LAMBDAS)
-HELD = 0.1  # of the training text: measured on, not trained on
+Maps = dict[str, Tensor]  # the weights of each site, (B, H, Q, K)
 
 
 @dataclass(frozen=True)
 class Control:
     name: str
-    loss: float  # nats a token on text that no control was trained on
+    loss: float  # nats a token, or a text, on text that no control was trained on
+    right: float  # the share of these predictions whose likeliest token or label is the right one
     # The divergence of its weights from the run's, as a mean over heads of a site. None: it has no weights.
     divergence: float | None
-    variation: float | None  # the variation of its predictions from the run's
+    variation: float  # the variation of its predictions from the run's
     steps: int
 
     def to_json(self) -> dict[str, Any]:
-        names = ("name", "loss", "divergence", "variation", "steps")
+        names = ("name", "loss", "right", "divergence", "variation", "steps")
         return {name: getattr(self, name) for name in names}
 
 
-def training_text(run: Run) -> list[str]:
-    """Read the run's own training text again."""
-    records = run.config.texts.train
-    if not records:
-        raise UserError("this run does not say what it was trained on: controls need its own training text")
-    return [_again(run, record) for record in records]
+class Reader(ABC, Generic[M]):
+    """How a kind of model is read."""
+
+    @abstractmethod
+    def log_probs(self, model: M, tokens_BT: Tensor, look: Look | None = None) -> Tensor:
+        """(N, V): the log-probabilities of every prediction."""
+
+    def with_maps(self, model: M, tokens_BT: Tensor) -> tuple[Tensor, Maps]:
+        """Return the log-probabilities and the weights of every site. Gradients go through both.
+
+        The rows of padding have no weights.
+        """
+        kept = dict[str, Tensor]()
+
+        def keep(name: str):
+            def change(weights_BHQK: Tensor, place: Place) -> Tensor:
+                real_BQ = (place.row_BT >= 0).to(weights_BHQK.dtype)
+                kept[name] = weights_BHQK * real_BQ[:, None, :, None]
+                return weights_BHQK
+
+            return change
+
+        look = Look(changes={site.name: keep(site.name) for site in weight_sites(model, "to control")})
+        return self.log_probs(model, tokens_BT, look), kept
+
+    def weighings(self, model: M, tokens_BT: Tensor) -> list[Weighing]:
+        """Return the weights of every site, and what each row may see, without gradients."""
+        recorder = Recorder(weight_sites(model, "to control"))
+        with torch.no_grad():
+            self.log_probs(model, tokens_BT, recorder.look())
+        return list(recorder.weighings.values())
 
 
-def _again(run: Run, record: TextRecord) -> str:
-    gone = (
-        f"controls need the run's own training text, and {record.name} is gone or has changed: "
-        "train the run again"
-    )
-    if record.name == "-":
-        raise UserError(gone)
-    try:
-        whole = built_in_text() if record.name == BUILT_IN else read_file(record.paths(run.folder)[0])
-    except (UserError, OSError):
-        raise UserError(gone) from None
-    part = whole.text[record.first :].encode()[: record.bytes]
-    if hashlib.sha256(part).hexdigest() != record.sha256:
-        raise UserError(gone)
-    return part.decode()
+def nll(log_probs_NV: Tensor, targets_N: Tensor) -> Tensor:
+    """(N): the negative log-probability of each target, 0 where there is none (-1)."""
+    chosen_N = log_probs_NV.gather(-1, targets_N.clamp(min=0).unsqueeze(-1)).squeeze(-1)
+    return torch.where(targets_N < 0, 0.0, -chosen_N)
 
 
-Objective = Callable[[LanguageModel], nn.Module]
-
-
-@final
-class Windows(Task[LanguageModel]):
-    """A task whose rows begin anew, with any objective."""
-
-    def __init__(self, corpus: Any, length: int, objective: Objective):
-        self._text, self._length, self._make = corpus, length, objective
-
-    def batches(
-        self, model: LanguageModel, options: TrainingOptions, seed: int, device: torch.device
-    ) -> Batches:
-        schedule = WindowSchedule(self._text, self._length, ROWS, seed)
-        return TextBatches(schedule, Corpus.of(self._text, model.start, device), model.padding, device)
-
-    def objective(self, model: LanguageModel, options: TrainingOptions) -> nn.Module:
-        return self._make(model)
-
-
-@final
-class Likelihood(nn.Module):
-    """The usual loss of a model, on rows that begin anew."""
-
-    def __init__(self, model: LanguageModel):
-        super().__init__()
-        self.model = model
-
-    def forward(
-        self, tokens_BT: Tensor, targets_BT: Tensor, state: State | None
-    ) -> tuple[Tensor, State | None]:
-        prediction, _ = self.model(tokens_BT, self.model.begin(len(tokens_BT)), padded="right")
-        return prediction.loss(targets_BT)[0], None
+def mean_kl(own_BHQK: Tensor, other_BHQK: Tensor) -> Tensor:
+    """Return the mean over rows of KL(own || other). A floor under `other` keeps the mean finite."""
+    rows_BHQ = own_BHQK.sum(3) > 0
+    log_ratio = own_BHQK.clamp(min=1e-12).log() - other_BHQK.clamp(min=1e-6).log()
+    return ((own_BHQK * log_ratio).sum(3) * rows_BHQ).sum() / rows_BHQ.sum().clamp(min=1)
 
 
 @final
 class Adversary(nn.Module):
     """The loss TVD(y_a, y_b) - lambda KL(alpha_a || alpha_b), times the number of targets."""
 
-    def __init__(self, model: LanguageModel, base: LanguageModel, weight: float):
+    def __init__(self, reader: Reader, model: Model, base: Model, weight: float):
         super().__init__()
         self.model, self.weight = model, weight
-        self._base = [base]  # not a part of what is trained
+        self._reader, self._base = reader, [base]  # the base is not a part of what is trained
 
-    def forward(
-        self, tokens_BT: Tensor, targets_BT: Tensor, state: State | None
-    ) -> tuple[Tensor, State | None]:
-        own, own_maps = read_with_maps(self.model, tokens_BT)
+    def forward(self, tokens_BT: Tensor, state: None = None, **targets: Tensor) -> tuple[Tensor, None]:
+        (targets_N,) = targets.values()
+        own_NV, own_maps = self._reader.with_maps(self.model, tokens_BT)
         with torch.no_grad():
-            other, other_maps = read_with_maps(self._base[0], tokens_BT)
-        real_BT = targets_BT >= 0
-        variation_BT = (own.exp() - other.exp()).abs().sum(2) / 2
-        kl = torch.stack([_divergence_kl(own_maps[name], other_maps[name]) for name in own_maps]).mean()
-        loss = (variation_BT * real_BT).sum() / real_BT.sum() - self.weight * kl
-        return loss * real_BT.sum(), None
+            other_NV, other_maps = self._reader.with_maps(self._base[0], tokens_BT)
+        real_N = targets_N >= 0
+        variation_N = (own_NV.exp() - other_NV.exp()).abs().sum(-1) / 2
+        kl = torch.stack([mean_kl(own_maps[name], other_maps[name]) for name in own_maps]).mean()
+        loss = (variation_N * real_N).sum() / real_N.sum() - self.weight * kl
+        return loss * real_N.sum(), None
 
 
-def _divergence_kl(own_BHTK: Tensor, other_BHTK: Tensor) -> Tensor:
-    """Return the mean over rows of KL(own || other). A floor under `other` keeps the mean finite."""
-    rows_BHT = own_BHTK.sum(3) > 0
-    log_ratio = own_BHTK.clamp(min=1e-12).log() - other_BHTK.clamp(min=1e-6).log()
-    return ((own_BHTK * log_ratio).sum(3) * rows_BHT).sum() / rows_BHT.sum().clamp(min=1)
-
-
-def read_with_maps(model: LanguageModel, tokens_BT: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
-    """Return the log-probabilities and the weights of every site. Gradients go through both."""
-    kept = dict[str, Tensor]()
-
-    def keep(name: str):
-        def change(weights: Tensor, place: Any) -> Tensor:
-            kept[name] = weights
-            return weights
-
-        return change
-
-    look = Look(changes={site.name: keep(site.name) for site in weight_sites(model, "to control")})
-    prediction, _ = model(tokens_BT, model.begin(len(tokens_BT)), look, "right")
-    return prediction.log_probs(), kept
-
-
-@final
-class WithoutContext(nn.Module):
+class WithoutContext(nn.Module, ABC):
     """Single words, mixed by another model's weights: h_t = x_t + sum over h, j of W_htj V_h x_j."""
 
-    def __init__(self, base: LanguageModel, width: int, heads: int, uniform: bool):
+    def __init__(self, base: Model, width: int, heads: int, outputs: int):
         super().__init__()
-        self._base, self.uniform, self.heads = [base], uniform, heads
-        size = base.vocabulary_size
-        self.embedding = nn.Embedding(size + 2, width)
+        self.embedding = nn.Embedding(base.vocabulary_size + 2, width)
         self.inner = nn.Sequential(nn.Linear(width, width), nn.Tanh())
         self.value = nn.Linear(width, heads * width, bias=False)
-        self.readout = nn.Linear(width, size)
+        self.readout = nn.Linear(width, outputs)
         nn.init.normal_(self.value.weight, std=0.02)
+        self.heads = heads
 
-    def forward(self, tokens_BT: Tensor) -> Tensor:
-        """(B, T, V): log-probabilities."""
-        with torch.no_grad():
-            recorder = Recorder(weight_sites(self._base[0], "to control"))
-            base = self._base[0]
-            base(tokens_BT, base.begin(len(tokens_BT)), recorder.look(), "right")
-        maps = []
-        for weighing in recorder.weighings.values():
-            seen = weighing.visible_BHQK.to(weighing.weights_BHQK.dtype)
-            even = seen / seen.sum(3, keepdim=True).clamp(min=1)
-            maps.append((even if self.uniform else weighing.weights_BHQK)[..., : tokens_BT.shape[1]])
+    def mixed(self, tokens_BT: Tensor, maps: list[Tensor]) -> Tensor:
+        """(B, T, D): the states of the words, mixed by maps (B, H, T, T) with `heads` heads in all."""
         x_BTD = self.inner(self.embedding(tokens_BT))
+        if not maps:
+            return x_BTD
         value_BHTD = self.value(x_BTD).unflatten(2, (self.heads, -1)).transpose(1, 2)
-        mixed_BTD = (torch.cat(maps, 1) @ value_BHTD).sum(1)
-        return self.readout(x_BTD + mixed_BTD).log_softmax(2)
+        return x_BTD + (torch.cat(maps, 1) @ value_BHTD).sum(1)
+
+    @abstractmethod
+    def forward(self, tokens_BT: Tensor) -> Tensor:
+        """(N, V): log-probabilities."""
+
+
+def mixing(weighing: Weighing, length: int, uniform: bool) -> Tensor:
+    """(B, H, Q, T): the weights of one site on the words of the call, or uniform weights on what it sees."""
+    if not uniform:
+        return weighing.weights_BHQK[..., :length]
+    seen_BHQK = weighing.visible_BHQK.to(weighing.weights_BHQK.dtype)
+    return (seen_BHQK / seen_BHQK.sum(3, keepdim=True).clamp(min=1))[..., :length]
 
 
 @final
 class Guided(nn.Module):
     """The loss of a model without context. The model is a part of `holder`, which the loop trains."""
 
-    def __init__(self, holder: LanguageModel, inner: WithoutContext):
+    def __init__(self, holder: Model, inner: WithoutContext):
         super().__init__()
         self.holder, self.inner = holder, inner
 
-    def forward(
-        self, tokens_BT: Tensor, targets_BT: Tensor, state: State | None
-    ) -> tuple[Tensor, State | None]:
-        return _nll(self.inner(tokens_BT), targets_BT).sum(), None
+    def forward(self, tokens_BT: Tensor, state: None = None, **targets: Tensor) -> tuple[Tensor, None]:
+        (targets_N,) = targets.values()
+        return nll(self.inner(tokens_BT), targets_N).sum(), None
 
 
-def _nll(log_probs_BTV: Tensor, targets_BT: Tensor) -> Tensor:
-    chosen_BT = log_probs_BTV.gather(2, targets_BT.clamp(min=0).unsqueeze(2)).squeeze(2)
-    return torch.where(targets_BT < 0, 0.0, -chosen_BT)
+class Controls(ABC, Generic[M]):
+    """A run with its training text, ready for the trainings of all controls.
 
+    The constructor raises a UserError if the run's training text is gone.
+    """
 
-@dataclass
-class Controls:
-    """The data and options that all trainings share."""
+    reader: Reader[M]
+    tokens_BT: Tensor  # that the controls and the run are measured on, which no control is trained on
+    targets_N: Tensor
+    seen: bool  # whether the run itself was trained on them
 
-    run: Run
-    minutes: float
-    seed: int = 1
-    results: list[Control] = field(default_factory=list)
+    def __init__(self, run: Run, base: M):
+        self.run, self.base, self.seed = run, base.eval(), 1
+        self.machine = choose_machine("fp32")
+        base.to(self.machine.device)
+        self.results = list[Control]()
 
-    def __post_init__(self) -> None:
-        self.base = self.run.language_model.eval()
-        if self.base.given is not None or self.base.learns != "descent":
-            raise UserError(
-                f"controls are for language models that learn by descent, not for {self.base.family}"
-            )
-        weight_sites(self.base, "to control")
-        texts = training_text(self.run)
-        encoded = self.run.tokenizer.encode_texts(texts)
-        self.length = min(self.base.context or LENGTH, LENGTH)
-        held = max(ROWS * (self.length + 1), int(HELD * len(encoded)))
-        if len(encoded) < 2 * held:
-            raise UserError("the run's training text is too short to hold a part out for controls")
-        self.train = encoded.first(len(encoded) - held)
-        self.rows = self._held_rows(encoded.ids_N[len(encoded) - held :].long())
+    @abstractmethod
+    def task(self, objective: nn.Module) -> Task[M]:
+        """Return the task that trains a model with this objective."""
 
-    def _held_rows(self, ids_N: Tensor) -> tuple[Tensor, Tensor]:
-        """Return tokens and targets: rows from the whole held-out part, each after a start mark."""
-        step = len(ids_N) // ROWS
-        rows = torch.stack([ids_N[row * step : row * step + self.length] for row in range(ROWS)])
-        start_B1 = torch.full((ROWS, 1), self.base.start)
-        return torch.cat([start_B1, rows[:, :-1]], 1).to(self.base.device), rows.to(self.base.device)
+    @abstractmethod
+    def options(self, length: Mapping[str, Any]) -> TrainingOptions:
+        """Return the run's own options of training, with another length."""
 
-    def options(self) -> TrainingOptions:
-        defaults = {**type(self.base).training_defaults, **(self.run.config.training or {})}
-        wanted = ("optimiser", "learning_rate", "warmup", "weight_decay")
-        own = {name: defaults[name] for name in wanted if name in defaults}
-        return TrainingOptions(**own, minutes=self.minutes / TRAININGS, evaluate_every=1 << 30)
+    @abstractmethod
+    def fresh(self) -> M:
+        """Return a model of the run's family and options with new weights."""
 
-    def learn(self, model: LanguageModel, objective: Objective) -> int:
-        task = Windows(self.train, self.length, objective)
+    @abstractmethod
+    def likelihood(self, model: M) -> nn.Module:
+        """Return the usual objective of a model."""
+
+    @abstractmethod
+    def without_context(self, width: int, uniform: bool) -> WithoutContext:
+        """Return a new model that reads words alone, mixed by the run's weights or by uniform weights."""
+
+    def train(self, **length: float) -> list[Control]:
+        """Train every control, each for this length, and measure them and the run on the same texts."""
+        itself = "the run itself (it has seen this text)" if self.seen else "the run itself"
+        self._measure(itself, self.base, self.run.config.steps)
+        for number in (1, 2):
+            model = self.fresh()
+            self._measure(f"seed {number}", model, self._learn(model, self.likelihood(model), length))
+        model = self.fresh()
+        flat: Any = model.with_changes({name: Uniform(site=name) for name in self.learned})
+        self._measure("uniform weights", flat, self._learn(model, self.likelihood(flat), length))
+        for uniform in (False, True):
+            self._guided(uniform, length)
+        for weight in LAMBDAS:
+            model = copy.deepcopy(self.base)
+            steps = self._learn(model, Adversary(self.reader, model, self.base, weight), length)
+            self._measure(f"adversary, lambda {weight:g}", model, steps)
+        return self.results
+
+    @cached_property
+    def learned(self) -> list[str]:
+        """The sites whose weights are learned: those of a mean, for example, are not."""
+        with torch.enable_grad():
+            _, maps = self.reader.with_maps(self.base, self.tokens_BT[:1])
+        return [name for name, weights in maps.items() if weights.requires_grad]
+
+    def _learn(self, model: M, objective: nn.Module, length: Mapping[str, Any]) -> int:
+        """Train a model and return the number of its steps."""
         self.seed += 1
         with tempfile.TemporaryDirectory() as folder:
-            machine = choose_machine("fp32")
-            progress = descend(model, task, self.options(), self.seed, Path(folder), machine, ignore_reports)
-        model.to(self.base.device).eval()
+            place, task = Path(folder), self.task(objective)
+            options = self.options(length)
+            progress = descend(model, task, options, self.seed, place, self.machine, ignore_reports)
+        model.eval()
         return progress.step
 
-    def fresh(self) -> LanguageModel:
+    def _guided(self, uniform: bool, length: Mapping[str, Any]) -> None:
+        tables = (module for module in self.base.modules() if isinstance(module, nn.Embedding))
+        holder = self.fresh()
+        holder.requires_grad_(False)
         torch.manual_seed(self.seed)
-        return type(self.base)(self.base.vocabulary_size, self.base.config)
+        inner = self.without_context(next(tables).embedding_dim, uniform)
+        holder.without_context = inner  # so that the loop trains its parameters
+        steps = self._learn(holder, Guided(holder, inner), length)
+        name = "words alone, mixed by " + ("uniform weights" if uniform else "the run's frozen weights")
+        with torch.no_grad():
+            self._keep(name, inner.eval()(self.tokens_BT), {}, steps)
 
     @torch.no_grad()
-    def measure(self, name: str, log_probs: Tensor, maps: Mapping[str, Tensor], steps: int) -> None:
-        tokens_BT, targets_BT = self.rows
-        own, own_maps = read_with_maps(self.base, tokens_BT)
-        far = [
-            divergence(maps[site].mean(1), weights.mean(1))[(weights.mean(1) > 0).sum(2) > 1].mean()
-            for site, weights in own_maps.items()
-            if site in maps
-        ]
+    def _measure(self, name: str, model: M, steps: int) -> None:
+        model.eval()
+        log_probs_NV, maps = self.reader.with_maps(model, self.tokens_BT)
+        self._keep(name, log_probs_NV, {site: maps[site] for site in self.learned}, steps)
+
+    def _keep(self, name: str, log_probs_NV: Tensor, maps: Maps, steps: int) -> None:
+        own_NV, own_maps = self.reader.with_maps(self.base, self.tokens_BT)
+        far = list[Tensor]()
+        for site, weights_BHQK in maps.items():
+            own_BQK = own_maps[site].mean(1)
+            free_BQ = (own_BQK > 0).sum(2) > 1
+            far += [divergence(weights_BHQK.mean(1), own_BQK)[free_BQ].mean()] if free_BQ.any() else []
         self.results.append(
             Control(
                 name,
-                float(_nll(log_probs, targets_BT).mean()),
+                float(nll(log_probs_NV, self.targets_N).mean()),
+                float((log_probs_NV.argmax(-1) == self.targets_N).float().mean()),
                 float(torch.stack(far).mean()) if far else None,
-                float((log_probs.exp() - own.exp()).abs().sum(2).mean() / 2),
+                float((log_probs_NV.exp() - own_NV.exp()).abs().sum(-1).mean() / 2),
                 steps,
             )
         )
-
-
-def run_controls(run: Run, minutes: float) -> list[Control]:
-    """Train the controls for `minutes` in all. Measure them and the run on text that no control has read."""
-    if not minutes > 0:
-        raise UserError("`minutes` must be above 0")
-    shared = Controls(run, minutes)
-    tokens_BT, _ = shared.rows
-    with torch.no_grad():
-        log_probs, maps = read_with_maps(shared.base, tokens_BT)
-    shared.measure("the run itself (it has seen this text)", log_probs, maps, run.config.steps)
-    for number in (1, 2):
-        model = shared.fresh()
-        steps = shared.learn(model, Likelihood)
-        with torch.no_grad():
-            shared.measure(f"seed {number}", *read_with_maps(model, tokens_BT), steps)
-    _uniform(shared)
-    for uniform in (False, True):
-        _guided(shared, uniform)
-    for weight in LAMBDAS:
-        model = copy.deepcopy(shared.base)
-        steps = shared.learn(model, partial(Adversary, base=shared.base, weight=weight))
-        with torch.no_grad():
-            shared.measure(f"adversary, lambda {weight:g}", *read_with_maps(model, tokens_BT), steps)
-    return shared.results
-
-
-def _uniform(shared: Controls) -> None:
-    sites = [site.name for site in weight_sites(shared.base, "to control")]
-
-    def flat(model: LanguageModel) -> Edited:
-        return Edited(model, {name: Uniform(site=name) for name in sites})
-
-    model = shared.fresh()
-    steps = shared.learn(model, lambda trained: Likelihood(flat(trained)))
-    with torch.no_grad():
-        shared.measure("uniform weights", *read_with_maps(flat(model), shared.rows[0]), steps)
-
-
-def _guided(shared: Controls, uniform: bool) -> None:
-    with torch.no_grad():
-        _, maps = read_with_maps(shared.base, shared.rows[0])
-    heads = sum(weights.shape[1] for weights in maps.values())
-    width = next(module.embedding_dim for module in shared.base.modules() if isinstance(module, nn.Embedding))
-    holder = shared.fresh()
-    holder.requires_grad_(False)
-    torch.manual_seed(shared.seed)
-    without_context = WithoutContext(shared.base, width, heads, uniform)
-    holder.without_context = without_context  # so that the loop trains its parameters
-    steps = shared.learn(holder, partial(Guided, inner=without_context))
-    with torch.no_grad():
-        name = "words alone, mixed by " + ("uniform weights" if uniform else "the run's frozen weights")
-        shared.measure(name, without_context(shared.rows[0]), {}, steps)

@@ -1,6 +1,6 @@
 """The figures of one prediction: how far its attention can move, and other methods that score its words."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -90,8 +90,23 @@ def check_epsilon(epsilon: float) -> None:
 
 def doubt_prediction(subject: Subject, epsilon: float, notes: Sequence[str] = ()) -> Doubt:
     """Measure one prediction. Nothing is trained."""
+    *_, done = doubt_stages(subject, epsilon, notes)
+    assert isinstance(done, Doubt)
+    return done
+
+
+STAGES = (
+    "the weights are moved as far as they can be",
+    "the words are scored by other methods",
+    "the scores are judged",
+)
+
+
+def doubt_stages(subject: Subject, epsilon: float, notes: Sequence[str] = ()) -> Iterator[str | Doubt]:
+    """Yield each of STAGES before it begins, and at last the measurements."""
     check_epsilon(epsilon)
     rows = _rows(subject)
+    yield STAGES[0]
     moved = moved_attention(subject, rows, epsilon)
     sites = subject.model.sites()
     farthest = [
@@ -100,8 +115,10 @@ def doubt_prediction(subject: Subject, epsilon: float, notes: Sequence[str] = ()
         if sites[name].columns == subject.side
     ]
     moved_words = torch.stack(farthest).mean(0).tolist() if farthest else [0.0] * len(subject.names)
+    yield STAGES[1]
     made = attributions(subject, rows)
-    return Doubt(
+    yield STAGES[2]
+    yield Doubt(
         list(subject.names),
         subject.target_name,
         float(np.exp(subject.log_prob)),
@@ -125,13 +142,13 @@ def _rows(subject: Subject) -> dict[str, Row]:
 
 def changes_to_say(
     subject: Subject, tokenizer: Tokenizer, word: tuple[int, str], names: Mapping[Side, Sequence[str]]
-) -> list[LeastChange]:
-    """Search for the least change of attention that makes the model say a word, or give a label."""
+) -> Iterator[LeastChange]:
+    """Yield the least changes of attention that make the model say a word, or give a label."""
     with torch.no_grad():
         says = int(subject.log_probs()[0].argmax())
     if says == word[0]:
         raise UserError(f"the model says “{word[1]}” here already: `say` names another word")
-    return least_changes(subject, _rows(subject), tokenizer, word, names)
+    yield from least_changes(subject, _rows(subject), tokenizer, word, names)
 
 
 def picture(doubt: Doubt) -> str:

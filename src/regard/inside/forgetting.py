@@ -13,7 +13,7 @@ Shape legend: B rows, T positions, G gates, D width.
 import math
 import statistics
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -25,6 +25,7 @@ from regard.inside.word_vectors import Vectors, changed_vectors
 from regard.models.contract import LanguageModel
 from regard.parts.look import Look
 from regard.runs.run import Run
+from regard.text.builtin import built_in_text
 from regard.text.files import Source
 
 DISTANCES = (1, 2, 3, 5, 7, 10, 14, 20, 30, 50, 70, 100, 140, 200, 300, 500)
@@ -93,6 +94,23 @@ class Forgetting:
 
 def forgetting(run: Run, name: str, sources: Sequence[Source], notes: Sequence[str] = ()) -> Forgetting:
     """Measure one run on a text."""
+    *_, done = forgetting_stages(run, name, sources, notes)
+    assert isinstance(done, Forgetting)
+    return done
+
+
+STAGES = (
+    "gradients of the loss by distant words",
+    "the worth of distant words",
+    "gates and recurrent weights",
+    "the time to read texts of each length",
+)
+
+
+def forgetting_stages(
+    run: Run, name: str, sources: Sequence[Source], notes: Sequence[str] = ()
+) -> Iterator[str | Forgetting]:
+    """Yield each of STAGES before it is measured, and at last the measurements."""
     model = run.language_model
     if model.given is not None:
         raise UserError(
@@ -100,9 +118,14 @@ def forgetting(run: Run, name: str, sources: Sequence[Source], notes: Sequence[s
         )
     model.eval()
     rows_BT = _rows(run, sources, name)
+    yield STAGES[0]
     reach, first = gradient_reach(model, rows_BT[:GRADIENT_ROWS])
+    yield STAGES[1]
     loss, rises = context_rises(model, rows_BT)
-    return Forgetting(
+    yield STAGES[2]
+    powers, holds = power_norms(model), gate_products(model, rows_BT[:GRADIENT_ROWS, :-1])
+    yield STAGES[3]
+    yield Forgetting(
         name,
         model.family,
         loss,
@@ -110,11 +133,20 @@ def forgetting(run: Run, name: str, sources: Sequence[Source], notes: Sequence[s
         reach,
         first,
         rises,
-        power_norms(model),
-        gate_products(model, rows_BT[:GRADIENT_ROWS, :-1]),
+        powers,
+        holds,
         speeds(model, rows_BT[0]),
         list(notes),
     )
+
+
+def own_sources(run: Run) -> tuple[list[Source], list[str]]:
+    """Return the held-out text of a run, or the built-in text and a note that says so."""
+    try:
+        return run.own_text(), []
+    except (UserError, OSError):
+        note = "its own held-out text is gone or was never given: measured on the built-in text"
+        return [built_in_text()], [note]
 
 
 def _rows(run: Run, sources: Sequence[Source], name: str) -> Tensor:

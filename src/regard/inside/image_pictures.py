@@ -83,6 +83,10 @@ def _href(image: ShownImage) -> str:
 
 def data_uri(image: ShownImage) -> str:
     """Return the image as a PNG in a link."""
+    return png_uri(image.pixels)
+
+
+def png_uri(pixels: np.ndarray) -> str:
     file = io.BytesIO()
-    Image.fromarray(image.pixels).save(file, "PNG", optimize=True)
+    Image.fromarray(pixels).save(file, "PNG", optimize=True)
     return f"data:image/png;base64,{base64.b64encode(file.getvalue()).decode()}"

@@ -51,12 +51,11 @@ def least_changes(
     tokenizer: Tokenizer,
     word: tuple[int, str],
     names: Mapping[Side, Sequence[str]],
-) -> list[LeastChange]:
-    """Return the least change in each site alone, then in all sites together.
+) -> Iterator[LeastChange]:
+    """Yield the least change in each site alone, then in all sites together.
 
     `word` is the token or label with its name; `names` are those of the positions on each side."""
     alone = dict[str, Weights | None]()
-    changes = list[LeastChange]()
     state = subject.prefix(1)
 
     def predict(weights: Weights) -> Tensor:
@@ -65,13 +64,12 @@ def least_changes(
     for name, row in rows.items():
         search = Search(predict, {name: row}, word[0])
         alone[name] = search.least()
-        changes.append(_replayed(subject, search, tokenizer, word[1], alone[name], names))
+        yield _replayed(subject, search, tokenizer, word[1], alone[name], names)
     if len(rows) > 1:
         search = Search(predict, rows, word[0])
         # the change of one site is also a change of all of them
         known = [search.own() | found for found in alone.values() if found is not None]
-        changes.append(_replayed(subject, search, tokenizer, word[1], search.least(known), names))
-    return changes
+        yield _replayed(subject, search, tokenizer, word[1], search.least(known), names)
 
 
 def _replayed(

@@ -39,6 +39,7 @@ def observe_labels(
         tokens=reading.tokens,
         ids=ids,
         surprisal=[None] * len(ids),
+        ranks=[None] * len(ids),
         likeliest=[],
         labels=labels,
         maps=maps_of(look, model.sites(), reading, wanted, 0, len(ids)),

@@ -119,7 +119,9 @@ class Record(Table):
     tokens: list[str]  # the text; its first token is <s>
     ids: list[int]
     surprisal: list[float | None]  # -log P of each token in nats, predicted at the position before the token
-    likeliest: list[list[tuple[str, float]]]  # the likeliest next tokens at each position, with probabilities
+    # The likeliest next tokens at each position, with probabilities; with `fills`, the likeliest words of
+    # each blank, and nothing at other positions.
+    likeliest: list[list[tuple[str, float]]]
     given: list[str] | None = None  # the tokens of the source sentence, or the numbers of the regions
     maps: dict[str, Map] = field(default_factory=dict)  # a map for each watched site
     parts: Parts | None = None  # the terms of the predictions at the positions `parts_at`
@@ -133,6 +135,10 @@ class Record(Table):
     # The place of each token among all tokens, the likeliest first: 1, 2, ...; None where surprisal is None.
     ranks: list[int | None] = field(default_factory=list)
     image: ShownImage | None = None  # the image with which the state began
+    fills: bool = False  # whether the model fills blanks of the text, instead of predicting the next token
+    # The positions of the tokens of each word, and of each word that was given, if tokens were joined.
+    groups: list[range] | None = None
+    given_groups: list[range] | None = None
 
     def weights(self) -> dict[str, Map]:
         """The maps that hold weights."""
@@ -198,7 +204,7 @@ class Record(Table):
         }
 
     def rows(self) -> TableRows:
-        """A row for each token: position, surprisal in nats, and the likeliest token after the token."""
+        """A row for each token: position, surprisal in nats, and the likeliest token after it (or in it)."""
         rows = []
         for place, (token, nll) in enumerate(zip(self.tokens, self.surprisal, strict=True)):
             likeliest = self.likeliest[place][:1] if place < len(self.likeliest) else []
@@ -209,10 +215,10 @@ class Record(Table):
         return rows
 
     def _repr_html_(self) -> str:
-        """In a notebook: the page, in a frame of its own."""
-        from regard.inside.page import frame, page
+        """In a notebook: a picture of the maps, or of the last prediction."""
+        from regard.inside.output import picture
 
-        return frame(page(self, "regard look"))
+        return picture(self)
 
 
 def pool(weights_HQK: Tensor, block: int, how: Literal["max", "mean"]) -> Tensor:

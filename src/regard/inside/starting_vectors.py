@@ -6,6 +6,7 @@ Shape legend: N words, D width.
 import torch
 
 from regard.errors import UserError
+from regard.inside.word_tables import WordTable, input_table
 from regard.inside.word_vectors import layers_that_read
 from regard.models.model import Model
 from regard.runs.formats import load
@@ -16,36 +17,32 @@ from regard.tokens.contract import Tokenizer
 def begin_with_vectors(model: Model, tokenizer: Tokenizer, path: str) -> str:
     """Copy the vectors of the words that both vocabularies have. Return a note with their number.
 
-    The vectors are scaled, so that their mean length stays the one with which the family begins.
+    A word is looked up as it is, or else in lower case. The vectors are scaled, so that their mean length
+    stays the one with which the family begins.
     """
-    source = load(path)
-    tables = (layers_that_read(source.model)[0], layers_that_read(model)[0])
-    if tokenizer.kind != "word" or source.tokenizer.kind != "word":
-        raise UserError("`vectors` are those of words: both runs need `tokens` word")
-    if not all(tables):
-        raise UserError(
-            f"{path}: {source.model.family} has no word vectors; name an embedding or a word2vec file"
-        )
-    theirs, own = (layers[0].weight for layers in tables)
-    if theirs.shape[1] != own.shape[1]:
-        widths = f"its vectors have {theirs.shape[1]} features and the model has {own.shape[1]}"
-        raise UserError(f"{path}: {widths}: give `width` {theirs.shape[1]}")
-    places = [(token, _place(source.tokenizer, tokenizer, token)) for token in range(tokenizer.size)]
-    found = [(token, place) for token, place in places if place is not None]
-    if not found:
+    if tokenizer.kind != "word":
+        raise UserError("`vectors` are those of words: give `tokens` word")
+    theirs = input_table(load(path))
+    own = layers_that_read(model)[0][0].weight
+    if theirs.width != own.shape[1]:
+        widths = f"its vectors have {theirs.width} features and the model has {own.shape[1]}"
+        raise UserError(f"{path}: {widths}: give `width` {theirs.width}")
+    ids, vectors = list[int](), list[torch.Tensor]()
+    for token in range(tokenizer.size):
+        known = None if token in (tokenizer.end, tokenizer.unknown) else _spelling(theirs, tokenizer, token)
+        if known is not None:
+            ids.append(token)
+            vectors.append(theirs.vector(known))
+    if not ids:
         raise UserError(
             f"{path}: has a vector of none of the words; name vectors of the same language and case"
         )
-    mine_N, theirs_N = torch.tensor(found).unbind(1)
-    vectors_ND = theirs[theirs_N].to(own)
-    length = own[mine_N].norm(dim=1).mean() / vectors_ND.norm(dim=1).mean().clamp(min=1e-12)
-    own[mine_N] = length * vectors_ND
-    return f"{len(found):,} of {tokenizer.size:,} tokens begin with their vectors in {path}"
+    vectors_ND = torch.stack(vectors).to(own)
+    length = own[ids].norm(dim=1).mean() / vectors_ND.norm(dim=1).mean().clamp(min=1e-12)
+    own[ids] = length * vectors_ND
+    return f"{len(ids):,} of {tokenizer.size:,} tokens begin with their vectors in {path}"
 
 
-def _place(theirs: Tokenizer, own: Tokenizer, token: int) -> int | None:
-    """Return the other tokenizer's id of a word, or None if it does not know the word."""
-    if token in (own.end, own.unknown):
-        return None
-    ids = theirs.prompt(own.token_bytes(token, None).decode())
-    return ids[0] if len(ids) == 1 and ids[0] != theirs.unknown else None
+def _spelling(theirs: WordTable, tokenizer: Tokenizer, token: int) -> str | None:
+    """Return a word of this vocabulary as the table spells it, or None if the table lacks it."""
+    return theirs.spelling(tokenizer.token_bytes(token, None).decode())

@@ -13,7 +13,7 @@ from safetensors.torch import load_file
 from regard.errors import UserError
 from regard.inside.attention_rows import weight_sites
 from regard.inside.head_scores import KINDS, Head, head_report
-from regard.models.contract import LanguageModel
+from regard.models.model import Model
 from regard.probabilities.attention_links import attention_error_rate
 from regard.runs.run import Run
 from regard.tables import Table, TableRows
@@ -73,7 +73,7 @@ def training_film(run: Run, text: Sequence[Source] = ()) -> TrainingFilm:
     losses = _losses(run.folder)
     model, made, notes = copy.deepcopy(run.language_model), list[Frame](), list[str]()
     for step, path in kept:
-        _load(model, path)
+        load_frame(model, path)
         then = replace(run, model=model.eval())
         report = head_report(then, text)
         made.append(Frame(step, losses.get(step), _alignment_error(then), report.heads))
@@ -81,7 +81,7 @@ def training_film(run: Run, text: Sequence[Source] = ()) -> TrainingFilm:
     return TrainingFilm(made, notes)
 
 
-def _load(model: LanguageModel, path: Path) -> None:
+def load_frame(model: Model, path: Path) -> None:
     """Load the weights of a frame. A damaged frame is refused, because a film with a gap would mislead."""
     try:
         model.load_state_dict(load_file(path))

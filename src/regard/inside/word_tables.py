@@ -35,6 +35,10 @@ class WordTable:
     tokenizer: Tokenizer
     vectors_VD: Tensor
 
+    @property
+    def width(self) -> int:
+        return self.vectors_VD.shape[1]
+
     @cached_property
     def ids_N(self) -> Tensor:
         """(N): the tokens that are words. Marks and parts of words are left out."""
@@ -75,9 +79,13 @@ class WordTable:
         """Return the word as the vocabulary spells it: as it is or else in lower case. None: it lacks it."""
         return next((form for form in (word, word.lower()) if self._ids(form)), None)
 
+    def vector(self, word: str) -> Tensor:
+        """(D): the vector of a word of the vocabulary; the mean of those of its tokens."""
+        return self.vectors_VD[self._ids(word)].mean(0)
+
     def unit(self, word: str) -> Tensor:
         """(D): the vector of a word of the vocabulary, of length 1."""
-        return normalize(self.vectors_VD[self._ids(word)].mean(0), dim=0)
+        return normalize(self.vector(word), dim=0)
 
     def near_spellings(self, word: str) -> list[str]:
         return get_close_matches(word, self.place_of, n=3)
@@ -92,6 +100,18 @@ class WordTable:
 def _is_whole(name: str) -> bool:
     """Whether a subword is a whole word: a space, then letters or digits."""
     return name.startswith(" ") and name[1:].isalnum()
+
+
+def input_table(run: Run) -> WordTable:
+    """Return the table of the vectors that the model reads, for words: not those of characters or bytes."""
+    layers, _ = layers_that_read(run.model)
+    if not layers:
+        raise UserError(
+            f"{run}: {run.model.family} has no word vectors; name a neural run or a word2vec file"
+        )
+    if run.tokenizer.kind not in ("word", "bpe"):
+        raise UserError(f"{run}: has no vectors of words: its tokens are {run.tokenizer.kind}")
+    return _table(run, "embedding", run.tokenizer, layers[0].weight.detach())
 
 
 def tables_of(run: Run) -> list[WordTable]:

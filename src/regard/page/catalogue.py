@@ -8,10 +8,10 @@ import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, final
+from typing import Any, final
 
 from regard.errors import UserError
-from regard.page.protocol import RunInfo
+from regard.page.protocol import Reads, RunInfo
 
 CONFIG, MODEL = "config.json", "model.safetensors"
 ARPA = (".arpa", ".arpa.gz")
@@ -107,7 +107,6 @@ def _describe(number: str, path: Path, name: str) -> RunInfo:
     config = _config(path)
     if "model_type" in config:
         return RunInfo(number, name, str(path), str(config["model_type"]), "bpe", "text", None)
-    reads: Literal["text", "pairs"] = "pairs" if config.get("source_size") else "text"
     loss = config.get("loss")
     return RunInfo(
         number,
@@ -115,9 +114,17 @@ def _describe(number: str, path: Path, name: str) -> RunInfo:
         str(path),
         str(config.get("family", "unknown")),
         _tokens(path),
-        reads,
+        _reads(config),
         float(loss) if isinstance(loss, int | float) else None,
     )
+
+
+def _reads(config: dict[str, Any]) -> Reads:
+    """Return what the model reads, from what its config.json holds."""
+    if config.get("labels"):
+        return "labels"
+    source = config.get("source_size")
+    return "captions" if isinstance(source, list) else "pairs" if source else "text"
 
 
 def _tokens(path: Path) -> str:

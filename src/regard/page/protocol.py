@@ -4,7 +4,9 @@
 about a text repeats the whole text: a server that has forgotten a reading computes it again.
 """
 
-from dataclasses import dataclass, field
+import json
+import math
+from dataclasses import asdict, dataclass, field
 from typing import Annotated, Any, Literal
 
 from pydantic import Field
@@ -16,6 +18,7 @@ Name = Annotated[str, Field(max_length=200)]
 Count = Annotated[int, Field(ge=0, le=1 << 20)]
 # A byte stands for a weight up to 1 / gain: the weights of a long text are small.
 Gain = Annotated[float, Field(ge=1, le=1e6)]
+Reads = Literal["text", "pairs", "labels", "captions"]
 Edits = Annotated[tuple[dict[str, Any], ...], Field(max_length=MOST_EDITS)]
 
 
@@ -25,10 +28,12 @@ class ReadQuestion:
 
     run: Name
     text: Text
-    target: Text | None = None  # the translation that a translator reads; None: its own
+    target: Text | None = None  # the translation, or the caption, that the model reads; None: its own
+    scene: Count | None = None  # the number of the scene that a captioner sees
     words: bool = False  # join subwords
     top: Annotated[int, Field(ge=1, le=100)] = 8  # the likeliest next tokens at each position
     edits: Edits = ()
+    step: Count | None = None  # the model at a kept step of its training; None: the finished model
 
 
 @dataclass(frozen=True)
@@ -75,6 +80,13 @@ class NextQuestion:
 
 
 @dataclass(frozen=True)
+class ScenesQuestion:
+    """The scenes among which the image of a captioner is chosen."""
+
+    run: Name
+
+
+@dataclass(frozen=True)
 class WriteQuestion:
     """A text to go on from. `ids` are tokens that were written before, after the prompt."""
 
@@ -105,7 +117,7 @@ class RunInfo:
     path: str  # as a command names the run
     family: str
     tokens: str  # the kind of tokens; "" if the list does not know
-    reads: Literal["text", "pairs"]
+    reads: Reads
     loss: float | None
 
 
@@ -126,13 +138,49 @@ class SiteInfo:
     heads: list[str]
     rows: int
     columns: int
-    row_side: Literal["read", "given"]
-    column_side: Literal["read", "given"]
+    row_side: Literal["read", "given", "whole"]
+    column_side: Literal["read", "given", "whole"]
+    causal: bool  # the future is hidden: a row sees the columns up to its own position
     first: int  # the position of the first row of the map
     first_column: int
     ahead: int  # 1: a row has the name of the token after its position
     extra: bool  # the last column is no position of the text
     most: float  # the largest magnitude of values; 1 for weights
+    block: int = 1  # the smallest block of cells that the map can show: above 1 in the file of a long text
+    known: list[int] | None = None  # the rows whose numbers can be asked; None: all
+
+
+@dataclass(frozen=True)
+class Chance:
+    """A possible next token, or label, with its probability before and after the edits."""
+
+    id: int
+    token: str
+    before: float
+    after: float
+
+
+@dataclass(frozen=True)
+class Next:
+    """The distribution after a position. `moved` is half the sum of all absolute differences."""
+
+    chances: list[Chance]
+    true: Chance | None
+    true_rank_before: int | None
+    true_rank_after: int | None
+    moved: float
+
+
+@dataclass(frozen=True)
+class Picture:
+    """The image that a captioner sees, with its regions."""
+
+    data: str  # as a data URI
+    width: int
+    height: int
+    columns: int  # of the grid of regions
+    boxes: list[tuple[float, float, float, float]]  # left, top, right and bottom of each region, in pixels
+    site: str  # the site whose rows are the regions: an edit there hides a region
 
 
 @dataclass(frozen=True)
@@ -155,6 +203,10 @@ class Read:
     sites: list[SiteInfo]
     terms: list[list[tuple[str, float]]]  # the terms of the prediction of each token, the largest first
     terms_of: Literal["probability", "score"] | None
+    labels: Next | None  # of a classifier: the distribution of all labels
+    image: Picture | None
+    right: list[tuple[int, int]] | None = None  # the gold links as (row, column), if they are known
+    fills: bool = False  # `likeliest` has the words of each blank, and not the next words
 
 
 @dataclass(frozen=True)
@@ -165,24 +217,19 @@ class Rows:
 
 
 @dataclass(frozen=True)
-class Chance:
-    """A possible next token with its probability before and after the edits."""
+class Scene:
+    """A drawn scene."""
 
     id: int
-    token: str
-    before: float
-    after: float
+    data: str  # as a data URI
+    caption: str  # the right one
 
 
 @dataclass(frozen=True)
-class Next:
-    """The distribution after a position. `moved` is half the sum of all absolute differences."""
+class Scenes:
+    """The scenes to choose from. `regard scenes FOLDER --unseen --count N` writes the same ones."""
 
-    chances: list[Chance]
-    true: Chance | None
-    true_rank_before: int | None
-    true_rank_after: int | None
-    moved: float
+    scenes: list[Scene]
 
 
 @dataclass(frozen=True)
@@ -226,7 +273,35 @@ QUESTIONS = (
     TileQuestion,
     MosaicQuestion,
     NextQuestion,
+    ScenesQuestion,
     WriteQuestion,
     WaitQuestion,
 )
-ANSWERS = (RunInfo, Runs, SiteInfo, Read, Rows, Chance, Next, Piece, Progress, Answer)
+ANSWERS = (
+    RunInfo,
+    Runs,
+    SiteInfo,
+    Chance,
+    Next,
+    Picture,
+    Read,
+    Rows,
+    Scene,
+    Scenes,
+    Piece,
+    Progress,
+    Answer,
+)
+
+
+def to_json(message: Any) -> str:
+    """Return an answer as JSON. Infinite numbers become null: JSON has no infinity."""
+    return json.dumps(_finite(asdict(message)), ensure_ascii=False, separators=(",", ":"))
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _finite(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(item) for item in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value

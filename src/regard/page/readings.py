@@ -6,33 +6,42 @@ kept, so that the parts of a map are asked for one by one.
 Shape legend: H heads, Q rows, K columns, V vocabulary.
 """
 
+import copy
 import dataclasses
 import json
 from collections import OrderedDict
-from collections.abc import Callable, Hashable, Iterator, Sequence
-from pathlib import Path
+from collections.abc import Callable, Hashable, Iterator
 from typing import Any, TypeVar, final
 
-import torch
 from torch import Tensor
 
 from regard.errors import UserError
 from regard.inside.by_words import by_words
+from regard.inside.caption_reading import caption_reading
 from regard.inside.edit_model import edited
+from regard.inside.image_pictures import png_uri
 from regard.inside.observe import Reading, Wanted, distribution, observe, plain_reading
-from regard.inside.record import Map, Record
+from regard.inside.observe_labels import observe_labels
+from regard.inside.record import Record
 from regard.inside.source_reading import translation_reading
-from regard.models.contract import LanguageModel
-from regard.page import protocol
+from regard.inside.training_film import load_frame
+from regard.models.model import Model
+from regard.page import messages, protocol
+from regard.page.answers import compared, digits, next_of, read_of
+from regard.page.cells import band, small_maps, tile
+from regard.page.recorded import RecordedModel
+from regard.page.recording import recorded
+from regard.page.scenes import chosen_image, scenes
+from regard.page.training import trained
 from regard.probabilities.decoder import Writing, generate
 from regard.probabilities.sampling import Sampling
-from regard.runs.formats import load
+from regard.runs.captioned import given_images
+from regard.runs.labelled import require_labeller
 from regard.runs.run import Run
-from regard.tokens.word_groups import word_groups
+from regard.training.film import frames
 
-KEPT = 4  # records and edited models that are remembered
+KEPT = 6  # records and edited models that are remembered
 BANDS = 24  # bands of rows of maps that are remembered
-TERMS = 12  # the largest terms of a prediction
 T = TypeVar("T")
 
 
@@ -56,134 +65,139 @@ class Recent:
 class Readings:
     """A run, opened, and what was read with it. Only one thread may use it."""
 
-    def __init__(self, path: Path):
-        self.run = load(path)
+    def __init__(self, run: Run):
+        self.run = run
         self._edited, self._records, self._inputs = Recent(), Recent(), Recent(2 * KEPT)
-        self._bands, self._chances = Recent(BANDS), Recent()
+        self._bands, self._chances, self._steps = Recent(BANDS), Recent(), Recent()
 
-    def model_under(self, edits: tuple[dict[str, Any], ...]) -> Run:
-        if not edits:
-            return self.run
-        text = json.dumps(edits)
-        return self._edited.get(text, lambda: edited(self.run, text))
+    def model_under(self, question: protocol.ReadQuestion, with_edits: bool = True) -> Run:
+        """Return the run at the step of the question, with or without its edits."""
+        step = question.step
+        run = self.run if step is None else self._steps.get(step, lambda: self._at(step))
+        if not question.edits or not with_edits:
+            return run
+        text = json.dumps(question.edits)
+        return self._edited.get((step, text), lambda: edited(run, text))
 
-    def _reading(self, question: protocol.ReadQuestion) -> Reading:
-        """Return the input. A translator without a target reads its own translation under the edits."""
+    def _at(self, step: int) -> Run:
+        """Return the run with the weights of a kept step of its training."""
+        kept = {} if self.run.folder is None else dict(frames(self.run.folder))
+        if step not in kept:
+            raise UserError(f"the training kept no weights of step {step}: reload the page")
+        model = copy.deepcopy(self.run.model)
+        load_frame(model, kept[step])
+        return dataclasses.replace(self.run, model=model.eval())
+
+    def reading(self, question: protocol.ReadQuestion) -> Reading:
+        """Return the input. Without a target, a model with a source reads its own words under the edits."""
 
         def make() -> Reading:
             if self.run.language_model.given is None:
                 return plain_reading(self.run.tokenizer, question.text)
             own = question.target is None or not question.target.strip()
-            changed = self.model_under(question.edits if own else ())
+            changed = self.model_under(question, with_edits=own)
+            if self.run.model.reads == "captions":
+                image = chosen_image(given_images(changed), question.scene)
+                return caption_reading(changed, image, "" if own else question.target or "")
             return translation_reading(changed, question.text, None if own else question.target)
 
         edits = json.dumps(question.edits) if self.run.language_model.given is not None else ""
-        return self._inputs.get((question.text, question.target, edits), make)
+        return self._inputs.get((question.text, question.target, question.scene, question.step, edits), make)
 
     def record(self, question: protocol.ReadQuestion, with_edits: bool = True) -> Record:
         """Return the record of a text, with or without the edits of the question."""
-        edits = question.edits if with_edits else ()
-        key = _key(question if with_edits else dataclasses.replace(question, edits=()))
 
         def make() -> Record:
-            reading, run = self._reading(question), self.model_under(edits)
-            record = observe(
-                run.language_model,
-                run.tokenizer,
-                reading,
-                Wanted(_sites(run.language_model), top=question.top),
-            )
+            run = self.model_under(question, with_edits)
+            wanted = Wanted(_sites(run.model), top=question.top)
+            if run.model.label_count is None:
+                record = observe(run.language_model, run.tokenizer, self.reading(question), wanted)
+            else:
+                names = run.config.labels
+                every = dataclasses.replace(wanted, top=len(names))
+                record = observe_labels(require_labeller(run), run.tokenizer, names, question.text, every)
             return by_words(record) if self._joined(question) else record
 
-        return self._records.get(key, make)
+        if not with_edits and self.run.model.source_size is None:
+            return self._records.get((True, _key(dataclasses.replace(question, edits=()))), make)
+        # a model with a source may read words that it wrote under the edits, also without them
+        return self._records.get((with_edits, _key(question)), make)
 
     def _joined(self, question: protocol.ReadQuestion) -> bool:
-        return question.words and self.run.tokenizer.kind != "word"
+        subwords = self.run.tokenizer.kind != "word"
+        return question.words and subwords and self.run.model.reads != "captions"
 
     def read(self, question: protocol.ReadQuestion) -> protocol.Read:
         record = self.record(question)
         before = self.record(question, with_edits=False) if question.edits else None
-        run, axes, joined = self.run, list[list[str]](), self._joined(question)
-        input = self._reading(question)
-        sites = [_site(site_map, axes) for site_map in record.maps.values()]
-        return protocol.Read(
-            tokens=record.tokens,
-            word=_word_numbers(record.tokens, "word" if question.words else run.tokenizer.kind),
-            spans=_spans(input.tokens) if joined else None,
-            given_spans=_spans(input.given_names) if joined and input.given_names else None,
-            surprisal=_short(record.surprisal),
-            ranks=record.ranks,
-            likeliest=[[(token, _digits(p)) for token, p in place] for place in record.likeliest],
-            given=record.given,
-            before=None if before is None else _short(before.surprisal),
-            notes=record.notes,
-            kind=run.tokenizer.kind,
-            vocabulary=run.tokenizer.size,
-            axes=axes,
-            sites=sites,
-            terms=[_terms(record, place - 1) for place in range(len(record.tokens))],
-            terms_of=None if record.parts is None else record.parts.of,
+        return read_of(record, before, self.run.tokenizer.kind, self.run.tokenizer.size, question.words)
+
+    def recorded(self, info: protocol.RunInfo, question: protocol.ReadQuestion) -> RecordedModel:
+        """Return all answers about a text, for a file."""
+        before, next = None, list[protocol.Next]()
+        if question.edits:
+            before = self.record(question, with_edits=False)
+            if self.run.model.label_count is None:
+                plain = self.model_under(question, with_edits=False).language_model
+                changed = self.model_under(question).language_model
+                next = compared(plain, changed, self.reading(question), self.run.tokenizer, question.top)
+        return recorded(
+            info, self.record(question), before, next, self.run.tokenizer.size, words=question.words
         )
 
     def rows(self, question: protocol.RowsQuestion) -> protocol.Rows:
         part_HQK = self.record(question.of).map(question.site).tile(list(question.rows))
-        return protocol.Rows([[[_digits(n) for n in row] for row in head] for head in part_HQK.tolist()])
+        return protocol.Rows([[[digits(n) for n in row] for row in head] for head in part_HQK.tolist()])
 
     def tile(self, question: protocol.TileQuestion) -> bytes:
         """Return a byte for each block of cells, row by row; cells past the end of the map are 0."""
-        site_map, block = self.record(question.of).map(question.site), question.block
-        first, shift = divmod(question.column - site_map.first, block)
+        site_map = self.record(question.of).map(question.site)
+        shift = (question.column - site_map.first) % question.block
         # All tiles of a band of rows are cut from the same numbers: the rows are computed once.
-        band = (_key(question.of), question.site, question.head, question.row, question.rows, block, shift)
-        band_QK = self._bands.get(band, lambda: _band(site_map, question, shift))
-        part_QK = band_QK[:, first : first + -(-question.columns // block)]
-        missing = -(-question.columns // block) - part_QK.shape[1]
-        below = -(-question.rows // block) - part_QK.shape[0]
-        return _bytes(torch.nn.functional.pad(part_QK, (0, missing, 0, below)), site_map, question.gain)
+        shape = (question.site, question.head, question.row, question.rows, question.block, shift)
+        band_QK = self._bands.get((_key(question.of), shape), lambda: band(site_map, question, shift))
+        return tile(band_QK, site_map, question)
 
     def mosaic(self, question: protocol.MosaicQuestion) -> bytes:
         """Return (sites, heads, size, size) bytes. Rows and columns are pooled, the largest is kept."""
-        parts, record = list[bytes](), self.record(question.of)
-        for site in question.sites:
-            site_map = record.map(site)
-            for head_QK in _coarse(site_map, question.size):
-                parts.append(_bytes(head_QK, site_map, question.gain))
-        return b"".join(parts)
+        record = self.record(question.of)
+        return b"".join(small_maps(record.map(site), question) for site in question.sites)
 
     def next(self, question: protocol.NextQuestion) -> protocol.Next:
-        reading, of = self._reading(question.of), question.of
+        reading, of = self.reading(question.of), question.of
 
-        def probabilities(edits: protocol.Edits) -> Tensor:
-            model = self.model_under(edits).language_model
-            key = (reading.ids, reading.given_names, json.dumps(edits), question.place)
+        def probabilities(with_edits: bool) -> Tensor:
+            model = self.model_under(of, with_edits).language_model
+            edits = json.dumps(of.edits if with_edits else ())
+            key = (reading.ids, reading.given_names, of.scene, of.step, edits, question.place)
             return self._chances.get(str(key), lambda: distribution(model, reading, question.place).exp())
 
-        before_V, after_V = probabilities(()), probabilities(of.edits)
-        largest = torch.maximum(before_V, after_V).topk(min(question.top, len(before_V)))
-
-        def chance(token: int) -> protocol.Chance:
-            name = self.run.tokenizer.name(token)
-            return protocol.Chance(token, name, float(before_V[token]), float(after_V[token]))
-
+        before_V, after_V = probabilities(False), probabilities(True)
         true = reading.ids[question.place + 1] if question.place + 1 < len(reading.ids) else None
-        known = true is not None and true < len(before_V)
+        return next_of(before_V, after_V, self.run.tokenizer.name, true, question.top)
 
-        def rank(p_V: Tensor) -> int | None:
-            return int((p_V > p_V[true]).sum()) + 1 if known else None
-
-        return protocol.Next(
-            chances=sorted(map(chance, largest.indices.tolist()), key=lambda one: -one.after),
-            true=chance(int(true)) if known and true is not None else None,
-            true_rank_before=rank(before_V),
-            true_rank_after=rank(after_V),
-            moved=float((after_V - before_V).abs().sum() / 2),
+    def scenes(self, question: protocol.ScenesQuestion) -> protocol.Scenes:
+        """Return the scenes to choose from."""
+        pictures, captions = scenes()
+        given_images(self.run)  # refuses a run that sees no image
+        return protocol.Scenes(
+            [
+                protocol.Scene(number, png_uri(pixels), caption)
+                for number, (pixels, caption) in enumerate(zip(pictures, captions, strict=True))
+            ]
         )
+
+    def trained(self, question: messages.TrainedQuestion) -> messages.Trained:
+        """Return the record of the training."""
+        return messages.Trained([], [], []) if self.run.folder is None else trained(self.run.folder)
 
     def write(self, question: protocol.WriteQuestion) -> Iterator[protocol.Piece]:
         """Yield one token after the other, as `regard generate` writes them."""
-        run, tokenizer = self.model_under(question.edits), self.run.tokenizer
+        of = protocol.ReadQuestion(question.run, question.prompt, edits=question.edits)
+        run, tokenizer = self.model_under(of), self.run.tokenizer
         if run.language_model.given is not None:
-            raise UserError("a translator does not go on from a text: read a sentence with it instead")
+            does = run.language_model.does
+            raise UserError(f"this run {does} and does not go on from a text: see its Reading and Attention")
         if any(token >= tokenizer.size for token in question.ids):
             raise UserError("this text was written by another model: begin again")
         ids = [tokenizer.start, *tokenizer.prompt(question.prompt)]
@@ -208,123 +222,18 @@ class Readings:
                 id=token,
                 token=tokenizer.name(token),
                 text=decode(token),
-                probability=_digits(float(written.log_prob_B[0].exp())),
-                likeliest=[(number, tokenizer.name(number), _digits(p)) for number, p in best],
+                probability=digits(float(written.log_prob_B[0].exp())),
+                likeliest=[(number, tokenizer.name(number), digits(p)) for number, p in best],
                 ended=token == tokenizer.stop,
             )
 
 
-def _sites(model: LanguageModel) -> list[str]:
+def _sites(model: Model) -> list[str]:
     """Return the sites that the lab shows: those with weights, and those that carry memory."""
     return [name for name, site in model.sites().items() if site.holds == "weights" or site.remembers]
 
 
-def _site(site_map: Map, axes: list[list[str]]) -> protocol.SiteInfo:
-    def axis(names: tuple[str, ...]) -> int:
-        if list(names) not in axes:
-            axes.append(list(names))
-        return axes.index(list(names))
-
-    site = site_map.site
-    whole = site_map.more is not None and len(site_map.rows) == 1
-    # A long text has only its last row computed; the other rows are computed when they are looked at.
-    square = whole and site.rows == site.columns
-    return protocol.SiteInfo(
-        name=site.name,
-        holds="weights" if site_map.weighs else "values",
-        heads=list(site_map.heads),
-        rows=axis(site_map.column_names[: site_map.rows[-1] + 1] if square else site_map.row_names),
-        columns=axis(site_map.column_names) if site_map.weighs else -site_map.numbers.shape[2],
-        row_side="given" if site.rows == "given" else "read",
-        column_side="given" if site.columns == "given" else "read",
-        first=site_map.first if square else site_map.rows[0],
-        first_column=site_map.first,
-        ahead=site_map.ahead,
-        extra=site.extra is not None and site.columns == "read",
-        most=1.0 if site_map.weighs else _digits(float(site_map.numbers.abs().max())),
-    )
-
-
-def _word_numbers(tokens: list[str], kind: str) -> list[int]:
-    numbers = [0] * len(tokens)
-    for number, group in enumerate(word_groups(tokens, kind)):
-        for place in group:
-            numbers[place] = number
-    return numbers
-
-
-def _spans(tokens: Sequence[str]) -> list[tuple[int, int]]:
-    return [(group.start, group.stop) for group in word_groups(tokens)]
-
-
-def _terms(record: Record, place: int) -> list[tuple[str, float]]:
-    terms = sorted(record.terms(place), key=lambda term: -abs(term[1]))
-    rest = sum(value for _, value in terms[TERMS:])
-    short = [(name, _digits(value)) for name, value in terms[:TERMS]]
-    return [*short, (f"{len(terms) - TERMS} smaller", _digits(rest))] if len(terms) > TERMS else short
-
-
-def _coarse(site_map: Map, size: int) -> Tensor:
-    """(H, size, size): the map of each head, pooled."""
-    rows = range(site_map.rows[0] if site_map.more is None else site_map.first, site_map.rows[-1] + 1)
-    block = -(-len(rows) // size)
-    parts, step = list[Tensor](), block * max(1, 256 // block)
-    for start in range(rows.start, rows.stop, step):
-        parts.append(site_map.tile(range(start, min(rows.stop, start + step))))
-    whole_HQK = torch.cat(parts, 1)
-    across = -(-whole_HQK.shape[2] // size)
-    return torch.stack([_pooled(head_QK, size, size, block, across) for head_QK in whole_HQK])
-
-
-def _pooled(part_QK: Tensor, rows: int, columns: int, block: int, across: int | None = None) -> Tensor:
-    """(rows, columns): the number of the largest magnitude of each block; empty blocks are 0."""
-    across = across or block
-    if float(part_QK.min()) >= 0:  # weights: the library's kernel is much faster
-        pooled = torch.nn.functional.max_pool2d(part_QK[None], (block, across), ceil_mode=True)[0]
-        return torch.nn.functional.pad(pooled, (0, columns - pooled.shape[1], 0, rows - pooled.shape[0]))
-    padded = torch.nn.functional.pad(
-        part_QK, (0, columns * across - part_QK.shape[1], 0, rows * block - part_QK.shape[0])
-    )
-    blocks = padded.reshape(rows, block, columns, across).transpose(1, 2).reshape(rows, columns, -1)
-    return blocks.gather(2, blocks.abs().argmax(2, keepdim=True)).squeeze(2)
-
-
-def _bytes(part_QK: Tensor, site_map: Map, gain: float) -> bytes:
-    """Return square roots of weights times a gain as 0 to 255, or shares of the largest value around 128.
-
-    Square roots keep the differences between the many small weights of a long text.
-    """
-    if site_map.weighs:
-        levels = (part_QK * gain).clamp(0, 1).sqrt() * 255
-    else:
-        levels = part_QK / (float(site_map.numbers.abs().max()) or 1.0) * 127 + 128
-    return levels.round().clamp(0, 255).byte().numpy().tobytes()
-
-
 def _key(question: protocol.ReadQuestion) -> Hashable:
     edits = json.dumps(question.edits)
-    return question.text, question.target, question.words, question.top, edits
-
-
-def _band(site_map: Map, question: protocol.TileQuestion, shift: int) -> Tensor:
-    """(rows, columns) in blocks: some rows of a head, or of the mean of all heads, with all columns."""
-    rows = _inside(question.row, question.rows, site_map.rows[-1] + 1)
-    part_HQK = site_map.tile(rows, heads=None if question.head < 0 else [question.head])
-    part_QK = part_HQK.mean(0)[:, shift:]
-    block, (height, width) = question.block, part_QK.shape
-    return part_QK if block == 1 else _pooled(part_QK, -(-height // block), -(-width // block), block)
-
-
-def _inside(first: int, count: int, end: int) -> list[int]:
-    rows = list(range(first, min(first + count, end)))
-    if not rows:
-        raise UserError(f"the map has rows up to {end - 1}; there is no row {first}")
-    return rows
-
-
-def _short(numbers: list[float | None]) -> list[float | None]:
-    return [None if number is None else _digits(number) for number in numbers]
-
-
-def _digits(number: float) -> float:
-    return float(f"{number:.6g}")
+    of = (question.text, question.target, question.scene, question.step)
+    return *of, question.words, question.top, edits

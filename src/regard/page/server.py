@@ -5,33 +5,28 @@ hangs on a long computation.
 """
 
 import asyncio
-import dataclasses
-import json
-import math
 import secrets
-import sys
-import traceback
 from collections.abc import AsyncIterator, Callable
 from concurrent.futures import CancelledError, Future
 from importlib.resources import files
-from typing import Any, TypeVar, final
+from typing import Any, final
 
 from fastapi import FastAPI, Request, Response
 from starlette.responses import StreamingResponse
 
 from regard.boundary import parse_json
-from regard.errors import MachineError, UserError
+from regard.errors import UserError
 from regard.page import protocol
 from regard.page.catalogue import Catalogue
-from regard.page.protocol import Answer, Runs
+from regard.page.desk import ASKED, SAVE, STREAMED, Desk, Send, is_piece, reason
+from regard.page.protocol import Answer, Runs, to_json
 from regard.page.training import Training
-from regard.serving.workers import Worker
+from regard.serving.workers import Stream
 
 PATIENCE = 8.0  # seconds until an answer gets a ticket
 FORGET = 30.0  # seconds until an answer for which nobody asks is forgotten
 STREAMS = 8  # texts that are written at a time
 TYPES = {"lab.js": "text/javascript", "lab.css": "text/css"}
-Q = TypeVar("Q")
 
 
 @final
@@ -40,7 +35,7 @@ class Lab:
 
     def __init__(self, catalogue: Catalogue, training: Training):
         self._catalogue, self._training = catalogue, training
-        self._workers = dict[str, Worker[Any]]()
+        self.desk = Desk(catalogue.infos, self._opener)
         self._tickets = dict[str, Future[Any]]()
         self._streams = 0
 
@@ -53,15 +48,10 @@ class Lab:
         app.add_api_route("/api/training", self.progress, methods=["GET"])
         app.add_api_route("/api/train", self.train, methods=["POST"])
         app.add_api_route("/api/wait", self.wait, methods=["POST"])
-        app.add_api_route("/api/write", self.write, methods=["POST"])
-        for name, kind, method in (
-            ("read", protocol.ReadQuestion, "read"),
-            ("rows", protocol.RowsQuestion, "rows"),
-            ("tile", protocol.TileQuestion, "tile"),
-            ("mosaic", protocol.MosaicQuestion, "mosaic"),
-            ("next", protocol.NextQuestion, "next"),
-        ):
-            app.add_api_route(f"/api/{name}", self._asker(kind, method), methods=["POST"])
+        for name in (*ASKED, SAVE):
+            app.add_api_route(f"/api/{name}", self._asker(name), methods=["POST"])
+        for name in STREAMED:
+            app.add_api_route(f"/api/{name}", self._streamer(name), methods=["POST"])
         return app
 
     async def shell(self) -> Response:
@@ -77,16 +67,24 @@ class Lab:
         self._training.begin()
         return _json(self._training.progress())
 
-    def _asker(self, kind: type[Any], method: str) -> Callable[[Request], Any]:
+    def _opener(self, run: str) -> Callable[[], Any]:
+        path = self._catalogue.path(run)
+
+        def open_run() -> Any:
+            from regard.page.measures import Opened  # imports torch, in the worker's thread
+            from regard.runs.formats import load
+
+            return Opened(load(path))
+
+        return open_run
+
+    def _asker(self, name: str) -> Callable[[Request], Any]:
         async def ask(request: Request) -> Response:
             try:
-                question = parse_json(kind, await request.body(), "the question")
-                read = question if isinstance(question, protocol.ReadQuestion) else question.of
                 view = request.headers.get("x-lab-view", "")[:100]
-                work = _worded(lambda readings: getattr(readings, method)(question))
-                future = self._worker(read.run).ask(view, work)
+                future = self.desk.ask(name, await request.body(), view)
             except UserError as error:
-                return _json(Answer("failed", error=_reason(error)))
+                return _json(Answer("failed", error=reason(error)))
             return await self._answer(future, request)
 
         return ask
@@ -95,7 +93,7 @@ class Lab:
         try:
             ticket = parse_json(protocol.WaitQuestion, await request.body(), "the question").ticket
         except UserError as error:
-            return _json(Answer("failed", error=_reason(error)))
+            return _json(Answer("failed", error=reason(error)))
         future = self._tickets.pop(ticket, None)
         return _json(Answer("dropped")) if future is None else await self._answer(future, request)
 
@@ -121,17 +119,21 @@ class Lab:
         if future is not None:
             future.cancel()
 
-    async def write(self, request: Request) -> Response:
-        try:
-            question = parse_json(protocol.WriteQuestion, await request.body(), "the question")
-            worker = self._worker(question.run)
-            if self._streams >= STREAMS:
-                raise UserError("too many texts are written at once: stop one first")
-        except UserError as error:
-            return _json(Answer("failed", error=_reason(error)))
-        return StreamingResponse(self._pieces(worker, question), media_type="text/event-stream")
+    def _streamer(self, name: str) -> Callable[[Request], Any]:
+        """Return a route that sends each piece of an answer as soon as it is there."""
 
-    async def _pieces(self, worker: Worker[Any], question: protocol.WriteQuestion) -> AsyncIterator[str]:
+        async def stream(request: Request) -> Response:
+            try:
+                begin = self.desk.stream(name, await request.body())
+                if self._streams >= STREAMS:
+                    raise UserError("too many texts and measurements are made at once: stop one first")
+            except UserError as error:
+                return _json(Answer("failed", error=reason(error)))
+            return StreamingResponse(self._pieces(begin), media_type="text/event-stream")
+
+        return stream
+
+    async def _pieces(self, begin: Callable[[Send], Stream]) -> AsyncIterator[str]:
         """Yield server-sent events. The stream stops when the page goes away: then `finally` runs."""
         loop, queue = asyncio.get_running_loop(), asyncio.Queue[Any]()
 
@@ -141,50 +143,22 @@ class Lab:
         self._streams += 1
         stream = None
         try:
-            stream = worker.stream(_worded(lambda readings: readings.write(question)), send)
+            stream = begin(send)
             while (piece := await queue.get()) is not None:
                 if isinstance(piece, Exception):
-                    yield _event(Answer("failed", error=_reason(piece)))
+                    yield _event(Answer("failed", error=reason(piece)))
+                    return
+                if not is_piece(piece):
+                    yield _event(Answer("done", result=piece))
                     return
                 yield _event(Answer("working", result=piece))
             yield _event(Answer("done"))
         except UserError as error:
-            yield _event(Answer("failed", error=_reason(error)))
+            yield _event(Answer("failed", error=reason(error)))
         finally:
             self._streams -= 1
             if stream is not None:
                 stream.stop()
-
-    def _worker(self, run: str) -> Worker[Any]:
-        if run not in self._workers:
-            path = self._catalogue.path(run)
-
-            def open_run() -> Any:
-                from regard.page.readings import Readings  # imports torch, in the worker's thread
-
-                return Readings(path)
-
-            self._workers[run] = Worker(open_run)
-        return self._workers[run]
-
-    def warm(self) -> None:
-        """Open the first run before the first question."""
-        for info in self._catalogue.infos()[:1]:
-            self._worker(info.id).ask("warm", lambda readings: None)
-
-
-def _worded(work: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    """Return the work, with errors of memory in words. (Warnings of a worker have no reader.)"""
-
-    def worded(readings: Any) -> Any:
-        try:
-            return work(readings)
-        except (MemoryError, RuntimeError) as error:
-            if isinstance(error, MemoryError) or "memory" in str(error):
-                raise UserError("the machine has too little memory for this text: shorten it") from None
-            raise
-
-    return worded
 
 
 def _told(answer: "asyncio.Future[Any]") -> Response:
@@ -193,17 +167,10 @@ def _told(answer: "asyncio.Future[Any]") -> Response:
     except (CancelledError, asyncio.CancelledError):
         return _json(Answer("dropped"))
     except Exception as error:
-        return _json(Answer("failed", error=_reason(error)))
+        return _json(Answer("failed", error=reason(error)))
     if isinstance(result, bytes):
         return Response(result, media_type="application/octet-stream")
     return _json(Answer("done", result=result))
-
-
-def _reason(error: Exception) -> str:
-    if isinstance(error, UserError | MachineError | OSError):
-        return str(error).replace("`", "")
-    traceback.print_exception(error, file=sys.stderr)
-    return "the lab made a mistake here; the terminal says which"
 
 
 async def _disconnected(request: Request) -> None:
@@ -223,21 +190,8 @@ def _bundled(name: str) -> bytes:
 
 
 def _event(answer: Answer) -> str:
-    return f"data: {_dumped(answer)}\n\n"
+    return f"data: {to_json(answer)}\n\n"
 
 
 def _json(value: Any) -> Response:
-    return Response(_dumped(value), media_type="application/json")
-
-
-def _dumped(value: Any) -> str:
-    return json.dumps(_finite(dataclasses.asdict(value)), ensure_ascii=False, separators=(",", ":"))
-
-
-def _finite(value: Any) -> Any:
-    """Infinite numbers become null: JSON has no infinity."""
-    if isinstance(value, dict):
-        return {key: _finite(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_finite(item) for item in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value
+    return Response(to_json(value), media_type="application/json")

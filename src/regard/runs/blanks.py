@@ -18,7 +18,7 @@ def require_filler(run: Run) -> Filler:
 def blank_ids(run: Run, text: str, needed: bool = True) -> list[int]:
     """Return the ids of a text, with its end and with a blank for each ___.
 
-    A blank stands for one token. The space before a blank belongs to the blank, as it does in subwords.
+    A blank stands for one token. Of subwords, the space before a blank belongs to the blank.
     """
     model, pieces = require_filler(run), BLANK.split(text.strip())
     if needed and len(pieces) == 1:
@@ -26,8 +26,8 @@ def blank_ids(run: Run, text: str, needed: bool = True) -> list[int]:
     ids = list[int]()
     for number, piece in enumerate(pieces):
         ids += [model.blank] if number else []
-        if piece.strip():
-            ids += run.tokenizer.prompt(piece.removesuffix(" "))
+        if piece.strip() or (piece and run.tokenizer.kind in ("char", "byte")):
+            ids += run.tokenizer.prompt(piece.removesuffix(" ") if run.tokenizer.kind == "bpe" else piece)
     ids.append(run.tokenizer.end)
     if model.context is not None and len(ids) > model.context:
         raise UserError(f"the text has {len(ids)} tokens and the model reads {model.context}: shorten it")

@@ -1,11 +1,12 @@
 """The images of a run that captions them: its own held-out images, and those that a user names."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import torch
+from PIL import Image
 
 from regard.errors import UserError
 from regard.models.given import Images, as_images
@@ -70,16 +71,20 @@ def read_images(run: Run, paths: Sequence[str | Path]) -> NamedImages:
     if given.grid is None:
         arrays = dict(item for path in paths for item in _arrays(str(path)).items())
         return NamedImages([*arrays], Features(pad_features([*arrays.values()], given.size)), [])
+    return fit_images(given, [str(path) for path in paths], map(open_image, paths))
+
+
+def fit_images(given: Images, names: list[str], images: Iterable[Image.Image]) -> NamedImages:
+    """Fit images into the frame of a model that reads pixels."""
     _, height, width = given.size
     fitted, pictures = [], list[np.ndarray]()
-    for path in paths:
-        image = open_image(path)
+    for image in images:
         fitted.append(fit(image, height, width))
         scale = max(1, LARGEST // max(height, width))
         filled = fitted[-1].filled
         shown = np.asarray(image.resize((filled[1] * scale, filled[0] * scale)))
         pictures.append(shown)
-    return NamedImages([str(path) for path in paths], Pixels.of(fitted), pictures)
+    return NamedImages(names, Pixels.of(fitted), pictures)
 
 
 def _arrays(path: str) -> dict[str, np.ndarray]:

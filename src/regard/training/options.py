@@ -96,6 +96,15 @@ class WordsOptions(TextOptions):
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
+class BlankOptions(TextOptions):
+    """The data options of families that fill blanks."""
+
+    vectors: str | None = None
+    """A run with word vectors, or a word2vec file, whose vectors the words begin with. Their width is given
+    by `width`."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class PairOptions(OutputOptions):
     """The data options of families that read sentence pairs."""
 
@@ -142,7 +151,7 @@ class LabelOptions(OutputOptions):
     """Share of the texts of each label to hold out for validation, if no validation texts are given; 0: hold
     out nothing."""
     vectors: str | None = None
-    """A run of word embeddings, or a word2vec file, whose vectors the words begin with. Their width is given
+    """A run with word vectors, or a word2vec file, whose vectors the words begin with. Their width is given
     by `width`."""
     word_dropout: Share = 0.1
     """Share of words that are read as <unk> in training, so that words never seen can be read later."""
@@ -249,7 +258,7 @@ DATA_OPTIONS: dict[str, type[OutputOptions]] = {
     "text": TextOptions,
     "words": WordsOptions,
     "pairs": PairOptions,
-    "blanks": TextOptions,
+    "blanks": BlankOptions,
     "labels": LabelOptions,
     "captions": CaptionOptions,
 }

@@ -1,7 +1,6 @@
 """regard compare: several families on one text under one budget each."""
 
 import dataclasses
-import json
 import math
 import time
 from collections.abc import Callable
@@ -14,7 +13,7 @@ from typing import Any
 from regard.boundary import build, check_ranges, parse_json
 from regard.errors import Busy, Interrupted, MachineError, UserError
 from regard.machine import streams
-from regard.machine.device import describe_machine
+from regard.machine.device import describe_machine, leaves_threads
 from regard.machine.disk import (
     LOCK,
     lock_folder,
@@ -35,7 +34,6 @@ from regard.text.builtin import BUILT_IN
 from regard.text.documents import Document
 from regard.text.files import read
 from regard.tokens.choose import Kind
-from regard.training.log import METRICS, TIMING
 from regard.training.options import TrainingOptions, with_defaults
 from regard.training.task import Listener, ignore_reports
 from regard.verbs.arguments import Files, Names
@@ -58,7 +56,14 @@ from regard.verbs.compare_plan import (
     text_files,
     write_parts,
 )
-from regard.verbs.compare_report import REPORT, conditions, for_people, print_table, write_report
+from regard.verbs.compare_report import (
+    REPORT,
+    conditions,
+    for_people,
+    print_table,
+    training_curve,
+    write_report,
+)
 from regard.verbs.parsing import parse
 from regard.verbs.printing import print_json, show
 from regard.verbs.train import Trained, train
@@ -257,13 +262,16 @@ def _carry_out(
 
 
 def _busy(waited: float) -> list[str]:
-    """Return a note if a training waited so long for cores that minutes were not an equal budget."""
+    """Return notes on a machine that other processes keep busy, where minutes may not be an equal budget."""
+    fewer = "The machine was busy when training began, so each training used one thread."
+    told = [fewer] if leaves_threads() else []
     if waited < TOO_BUSY:
-        return []
+        return told
     return [
+        *told,
         f"The machine was busy: the threads of one training waited {waited:.1f} seconds for a core in "
         "every second. The ranks mean little; compare again on an idle machine, or give --tokens-each "
-        "instead of --minutes."
+        "instead of --minutes.",
     ]
 
 
@@ -311,29 +319,10 @@ def _measured(name: str, seed: int, trained: Trained, test: tuple[str, ...]) -> 
         parameters=run.language_model.parameter_count(),
         seconds=trained.seconds,
         training_tokens_per_second=trained.tokens / trained.seconds,
-        measure=summarise(run.language_model, run.tokenizer, text, nll_N, began),
-        curve=_curve(folder),
+        measure=summarise(run.language_model, run.tokenizer, text, [nll_N], began),
+        curve=training_curve(folder),
     )
     return result, Column(name, run.tokenizer, text, nll_N)
-
-
-def _curve(folder: Path) -> list[dict[str, float]]:
-    """Validation loss against seconds of training."""
-    if not (folder / METRICS).exists():
-        return []
-    try:
-        lines = [
-            [json.loads(line) for line in (folder / name).read_text("utf-8").splitlines()]
-            for name in (METRICS, TIMING)
-        ]
-        return [
-            {"seconds": timing["seconds"], "valid_loss": metric["valid_loss"]}
-            for metric, timing in zip(*lines, strict=True)
-        ]
-    except (ValueError, KeyError, TypeError):
-        raise UserError(
-            f"{folder}: {METRICS} or {TIMING} is damaged; remove both to go on without a curve"
-        ) from None
 
 
 def main(arguments: list[str]) -> None:
@@ -352,8 +341,7 @@ def main(arguments: list[str]) -> None:
     print_table([shown(row) for row in comparison.table()])
     for note in comparison.notes:
         show(note)
-    report = "report.html" if isinstance(comparison, Comparison) else "report.md"
-    show(f"\n{comparison.out}/{report} shows it.")
+    show(f"\n{comparison.out}/report.html shows it.")
 
 
 def _tell_result(result: Result | LabelResult) -> None:

@@ -7,12 +7,11 @@ from typing import Annotated, Any
 
 from regard import tables
 from regard.errors import UserError
-from regard.inside.forgetting import Forgetting, forgetting
+from regard.inside.forgetting import Forgetting, forgetting, own_sources
 from regard.inside.sheet import Heading, Part, Picture, Prose, Table, check_sheet, text_table, write_sheet
 from regard.runs.formats import as_run
 from regard.runs.run import Run
-from regard.text.builtin import built_in_text
-from regard.text.files import Source, read
+from regard.text.files import read
 from regard.verbs.arguments import Files, Out
 from regard.verbs.options import Argument
 from regard.verbs.parsing import parse
@@ -67,7 +66,7 @@ def forget(runs: Runs, *, text: Files = (), out: Out = None) -> Forgettings:
     sources = read(text)
     results = []
     for run, name in zip(opened, _names(opened, every), strict=True):
-        own, notes = (sources, []) if sources else _own(run)
+        own, notes = (sources, []) if sources else own_sources(run)
         results.append(forgetting(run, name, own, notes))
     forgot = Forgettings(results)
     if out is not None:
@@ -84,15 +83,6 @@ def _names(opened: list[Run], given: list[Any]) -> list[str]:
         f"{run.language_model.family} {Path(str(given)).name}"
         for run, given in zip(opened, given, strict=True)
     ]
-
-
-def _own(run: Run) -> tuple[list[Source], list[str]]:
-    try:
-        return run.own_text(), []
-    except (UserError, OSError):
-        return [built_in_text()], [
-            "its own held-out text is gone or was never given: measured on the built-in text"
-        ]
 
 
 def _table(forgot: Forgettings) -> Table:

@@ -1,15 +1,12 @@
-"""Looking at a captioner: the reading of an image and a caption, and its weights as text."""
+"""Looking at a captioner: the reading of an image file and a caption, and its weights as text."""
 
 from pathlib import Path
 
-import numpy as np
-
 from regard.errors import UserError
+from regard.inside.caption_reading import caption_reading
 from regard.inside.image_pictures import region_maps
 from regard.inside.observe import Reading
-from regard.inside.record import Record, ShownImage
-from regard.models.given import Images
-from regard.probabilities.captioning import caption_images
+from regard.inside.record import Record
 from regard.runs.captioned import given_images, read_images
 from regard.runs.run import Run
 from regard.verbs.printing import show, show_token
@@ -18,51 +15,15 @@ SHADES = " ░▒▓█"
 ACROSS = 5  # grids beside each other
 
 
-def caption_reading(run: Run, image: str | Path | None, text: str) -> Reading:
-    """Return the reading of an image and a caption, end included. Without a text, the run's own caption."""
-    given = given_images(run)
+def image_reading(run: Run, image: str | Path | None, text: str) -> Reading:
+    """Return the reading of an image file and a caption. Without a text, the run's own caption."""
+    given_images(run)  # refuses a run that does not caption images
     if image is None:
         raise UserError("name the image to look at with `image` FILE")
     found = read_images(run, [image])
     if len(found.names) > 1:
         raise UserError(f"{image}: holds {len(found.names)} arrays; name one, such as {found.names[0]}")
-    tokenizer = run.tokenizer
-    if text.strip():
-        ids = [*tokenizer.prompt(text), tokenizer.end]
-    else:
-        ((best, *_),) = caption_images(run.language_model, tokenizer, found.rows, attention=False)
-        ids = best.ids
-    limit = run.model.context
-    if limit is not None and len(ids) > limit:
-        raise UserError(f"the caption has {len(ids)} tokens, its end counted, and the model reads {limit}")
-    unknown = sum(token == tokenizer.unknown for token in ids)
-    outside = f"{unknown} of the caption's words are not in the vocabulary and were read as <unk>"
-    ids = [tokenizer.start, *ids]
-    return Reading(
-        ids,
-        [tokenizer.name(token) for token in ids],
-        found.rows.rows(found.every()).to(run.model.device),
-        given.region_names(),
-        _shown(given, found.pictures[0], found.rows.filled(0)) if found.pictures else None,
-        ended=True,
-        notes=(outside,) if unknown else (),
-    )
-
-
-def _shown(given: Images, pixels: np.ndarray, filled: tuple[int, int]) -> ShownImage:
-    """Return the image with its regions, in its own pixels."""
-    assert given.grid is not None
-    down, right = pixels.shape[0] / filled[0], pixels.shape[1] / filled[1]
-    boxes = [
-        (
-            min(box[0], filled[1]) * right,
-            min(box[1], filled[0]) * down,
-            min(box[2], filled[1]) * right,
-            min(box[3], filled[0]) * down,
-        )
-        for box in given.grid.boxes()
-    ]
-    return ShownImage(pixels, given.grid.columns, tuple(boxes))
+    return caption_reading(run, found, text)
 
 
 def print_regions(record: Record) -> None:

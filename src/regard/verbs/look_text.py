@@ -45,12 +45,17 @@ def _print_tokens(record: Record, before: Record | None) -> None:
         if before is not None:
             was = before.surprisal[place]
             surprise += " " * 8 if nll is None or was is None else f" ({nll - was:+.2f})"
-        expected = "" if place >= len(record.likeliest) else _expected(record.likeliest[place])
+        expected = _expected(record, place)
+        if before is not None and record.fills and expected:
+            expected = f"{expected}; before the edits {_expected(before, place)}"
         print(f"{place:4} {fit(show_token(token), width)} {surprise}   {expected}".rstrip())
 
 
-def _expected(likeliest: list[tuple[str, float]]) -> str:
-    return "then " + ", ".join(f"{show_token(word)} {chance(p)}" for word, p in likeliest[:3])
+def _expected(record: Record, place: int) -> str:
+    """Return the likeliest words after a position, or in a blank."""
+    words = record.likeliest[place] if place < len(record.likeliest) else []
+    told = ", ".join(f"{show_token(word)} {chance(p)}" for word, p in words[:3])
+    return f"{'is' if record.fills else 'then'} {told}" if told else ""
 
 
 def chance(p: float) -> str:
