@@ -31,7 +31,7 @@ def _step(number: int, step: Step) -> str:
     asked = "" if step.question is None else _question(step.question)
     drawn = "" if step.picture is None else f"<div class='wide picture'>{step.picture.svg()}</div>"
     says = f"<p>{as_html(step.says)}</p>" if step.says else ""
-    result = f"{drawn}<div class='wide'>{html_values(step.values)}</div>{says}"
+    result = f"{drawn}<div class='wide'>{html_values(step)}</div>{says}"
     kind = "result" if step.question is None else "result asked"
     heading = f"<h2>{number}. {as_html(step.title)}</h2>"
     return f"<section>{heading}{formula}{intro}{asked}<div class='{kind}'>{result}</div></section>"

@@ -56,8 +56,9 @@ class Results(Table):
             for family, row in far.items()
             if row.accuracy < RIGHT
         ]
-        still = f"{', '.join(right) or 'no family'} still right at least {RIGHT:.0%} of the time"
-        return f"After {self.steps} steps, at {measure} {longest}: {'; '.join([still, *wrong])}."
+        named = " and ".join(filter(None, [", ".join(right[:-1]), *right[-1:]])) or "no family"
+        still = f"{named} {'are' if len(right) > 1 else 'is'} still right at least {RIGHT:.0%} of the time"
+        return f"After {self.steps:,} steps, at {measure} {longest:,}: {'; '.join([still, *wrong])}."
 
     def rows(self) -> TableRows:
         """A row for each family and length."""
