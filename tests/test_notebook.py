@@ -2,6 +2,7 @@
 
 import base64
 import json
+import os
 import queue
 import re
 import shutil
@@ -39,7 +40,10 @@ def folder(tmp_path_factory) -> Path:
 
 def notebook(*cells: str) -> Any:
     nbformat = pytest.importorskip("nbformat")
-    return nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(cell) for cell in cells])
+    kernel = {"kernelspec": {"name": "python3", "display_name": "Python 3", "language": "python"}}
+    return nbformat.v4.new_notebook(
+        cells=[nbformat.v4.new_code_cell(cell) for cell in cells], metadata=kernel
+    )
 
 
 def test_a_kernel_offers_the_page_and_a_picture(folder: Path):
@@ -176,21 +180,22 @@ def test_jupyterlab_shows_the_page(browser, folder: Path):
 
     cells = notebook("import regard", f"regard.look('run', '{TEXT}')", "regard.lab('run')")
     nbformat.write(cells, folder / "book.ipynb")
-    settings = {"token": "t", "root_dir": folder, "info_file": folder / "server.json"}
+    settings = {"token": "t", "root_dir": folder}
     options = ["--no-browser", "--allow-root", "--port=0"]
     options += [f"--ServerApp.{name}={value}" for name, value in settings.items()]
     options += ["--LabApp.expose_app_in_browser=True", "--LabApp.news_url="]
-    with subprocess.Popen(
-        [sys.executable, "-m", "jupyterlab", *options], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-    ) as server:
+    command = [sys.executable, "-m", "jupyterlab", *options]
+    environment = os.environ | {"JUPYTER_RUNTIME_DIR": str(folder / "runtime")}
+    quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+    with subprocess.Popen(command, env=environment, **quiet) as server:
         try:
-            address = _address(folder / "server.json")
+            address = _address(folder / "runtime")
             page = browser.new_page(viewport={"width": 1400, "height": 1000})
             errors = list[str]()
             page.on("pageerror", lambda error: errors.append(str(error)))
             page.goto(f"{address}lab/tree/book.ipynb?token=t&reset")
             page.wait_for_selector(".jp-Notebook", timeout=60_000)
-            page.evaluate("jupyterapp.commands.execute('notebook:run-all-cells')")
+            page.evaluate("void jupyterapp.commands.execute('notebook:run-all-cells')")
             first = page.locator(".cell").first
             first.locator(SLIDERS).first.wait_for(timeout=90_000)
             first.locator(SLIDERS).nth(2).focus()
@@ -204,13 +209,13 @@ def test_jupyterlab_shows_the_page(browser, folder: Path):
             server.terminate()
 
 
-def _address(info: Path) -> str:
+def _address(runtime: Path) -> str:
     """Wait for JupyterLab, and return its address."""
     end = time.monotonic() + 60
     while time.monotonic() < end:
-        if info.exists() and info.stat().st_size:
+        for info in runtime.glob("jpserver-*.json"):
             address = json.loads(info.read_text())["url"]
-            with urllib.request.urlopen(f"{address}api?token=t"):
+            with urllib.request.urlopen(f"{address}api?token=t", timeout=20):
                 return str(address)
         time.sleep(0.3)
     raise AssertionError("JupyterLab does not answer")
