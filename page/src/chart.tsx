@@ -4,6 +4,7 @@ const WIDTH = 560, HEIGHT = 260, LEFT = 52, RIGHT = 110, TOP = 12, BOTTOM = 34;
 
 export interface Series {
   name: string;
+  colour?: number; // without one, its place
   points: readonly (readonly [number, number])[];
 }
 
@@ -45,7 +46,7 @@ export function Lines({ title, across, series, logX = false, logY = false }: Pro
           {across}
         </text>
         {seen.map((one, at) => (
-          <g key={at} class={`series c${at % 6}`}>
+          <g key={at} class={`series c${(one.colour ?? at) % 6}`}>
             <polyline points={one.points.map(([x, y]) => `${across_.at(x).toFixed(1)},${up.at(y).toFixed(1)}`).join(" ")} />
             {one.points.length < 40 &&
               one.points.map(([x, y]) => (
