@@ -377,7 +377,7 @@ def test_a_lesson_follows_its_inputs(visit):
     page.wait_for_selector(".step math")
     page.locator(".asked .quiet").first.click()
     page.wait_for_selector(".reason:not(:empty)")
-    page.get_by_label("q, row 1, column 1").fill("5")
+    page.get_by_label("q, row 1, column 1", exact=True).fill("5")
     page.keyboard.press("Tab")
     until(page, "document.querySelector('.step .asked')?.textContent.includes('[5, 1]')")
     accessible(page)
