@@ -101,6 +101,8 @@ function Header() {
     view.value = next;
     document.getElementById(`tab-${next}`)?.focus();
   };
+  const tab = `tab-${view.value}`;
+  useEffect(() => document.getElementById(tab)?.scrollIntoView({ block: "nearest", inline: "nearest" }), [tab]);
   const other = theme.value === "light" ? "dark" : "light";
   return (
     <header>
