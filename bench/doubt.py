@@ -1,7 +1,7 @@
 """Make the pictures and figures of docs/doubt.md: sheets, head labels, a film, senses, forgetting, controls.
 
     python bench/doubt.py --wikitext ../shared/data/wikitext-2 [--out docs] [--work /tmp/bench-doubt]
-        [--only train sheet say heads film senses forget controls time]
+        [--only train sheet say heads film senses forget controls time regions]
 
 The part `train` trains every model with a seed and a number of steps, so that the figures can be made again,
 and skips models that are trained. The other parts print the commands, what they print, and write the pictures
@@ -31,7 +31,7 @@ LONG = (
 )
 REVIEW = "the acting was good but the plot was terribly boring"
 HELD = 120_000  # characters of the validation text, which is enough to choose the best step
-PARTS = ("train", "sheet", "say", "heads", "film", "senses", "forget", "controls", "time")
+PARTS = ("train", "sheet", "say", "heads", "film", "senses", "forget", "controls", "time", "regions")
 
 
 def models(wikitext: Path | None, work: Path) -> dict[str, tuple[str, dict[str, object]]]:
@@ -62,6 +62,7 @@ def models(wikitext: Path | None, work: Path) -> dict[str, tuple[str, dict[str, 
             "classifier",
             {"encoder": "bilstm", "pool": "attention", "steps": 300, "evaluate_every": 50},
         ),
+        "captioner": ("captioner", {}),
         **forgetting,
     }
 
@@ -98,6 +99,15 @@ def sheet(work: Path, out: Path) -> None:
     reviews(work)
     for run in ("attentive", "transformer-4"):
         shown(work, "doubt", run, "--text", TEXT, "--out", out / f"doubt-{run}.svg")
+
+
+def regions(work: Path, out: Path) -> None:
+    """A captioner: the regions of a scene that training never saw, for one word of its caption."""
+    if not (work / "scenes").exists():
+        shown(work, "scenes", "scenes", "--unseen")
+    image = ("--image", "scenes/00.png")
+    shown(work, "caption", "captioner", image[1])
+    shown(work, "doubt", "captioner", *image, "--text", "a", "--out", out / "doubt-captioner.png")
 
 
 def reviews(work: Path) -> None:
@@ -142,6 +152,7 @@ def forget(work: Path, out: Path) -> None:
 
 def controls(work: Path, out: Path) -> None:
     shown(work, "doubt", "attentive", "--text", TEXT, "--controls", "--minutes", "2")
+    shown(work, "doubt", "classifier", "--text", REVIEW, "--controls", "--minutes", "2")
 
 
 def timed(work: Path, out: Path) -> None:
@@ -159,7 +170,7 @@ def main() -> None:
     options = parser.parse_args()
     options.work.mkdir(parents=True, exist_ok=True)
     every = {"sheet": sheet, "say": say, "heads": heads, "film": film, "senses": senses, "forget": forget}
-    every |= {"controls": controls, "time": timed}
+    every |= {"controls": controls, "time": timed, "regions": regions}
     if "train" in options.only:
         train(options.work, options.wikitext)
     for part in options.only:

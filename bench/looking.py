@@ -14,8 +14,8 @@ import time
 import torch
 
 from regard.inside.observe import Wanted, observe, plain_reading
-from regard.inside.page import page
 from regard.models.transformer import Transformer
+from regard.page.recording import Source, file_of
 from regard.parts.look import Look
 from regard.tokens.choose import TokenOptions, train_tokenizer
 
@@ -52,7 +52,7 @@ def pages(tokens: int, limit: str) -> None:
     began = time.perf_counter()
     recorded = record(model, tokenizer, text)
     read = time.perf_counter() - began
-    written = page(recorded, "a page")
+    written = file_of("a page", recorded, None, Source("a page"))
     print(
         f"page, 12 layers x 12 heads x {tokens} tokens: {time.perf_counter() - began:.2f} s "
         f"({read:.2f} s to read the text and compute the maps), "

@@ -1,5 +1,5 @@
-"""Write page/src/protocol.ts, the types of the lab's messages, from src/regard/page/protocol.py
-and messages.py.
+"""Write page/src/protocol.ts, the types of the lab's messages, from src/regard/page/protocol.py,
+messages.py and recorded.py.
 
     python page/protocol.py > page/src/protocol.ts
 
@@ -10,14 +10,14 @@ import dataclasses
 from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
 
-from regard.page import messages, protocol
+from regard.page import messages, protocol, recorded
 
 PLAIN = {str: "string", int: "number", float: "number", bool: "boolean", NoneType: "null", Any: "unknown"}
 
 
 def typescript() -> str:
-    parts = ["// Written by page/protocol.py from src/regard/page/protocol.py and messages.py. Do not edit."]
-    for module in (protocol, messages):
+    parts = ["// Written by page/protocol.py from protocol.py, messages.py and recorded.py. Do not edit."]
+    for module in (protocol, messages, recorded):
         for kind in (*module.QUESTIONS, *module.ANSWERS):
             parts.append(_interface(kind, optional=kind in module.QUESTIONS))
     return "\n\n".join(parts) + "\n"

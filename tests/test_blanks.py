@@ -240,6 +240,25 @@ def test_encoders_and_poolings_are_compared(tmp_path, capsys):
     assert not (tmp_path / "other").exists()
 
 
+def test_a_comparison_of_classifiers_has_a_report(tmp_path, open_page):
+    path, out = tmp_path / "a.tsv", tmp_path / "out"
+    path.write_text(
+        "".join(f"{('up', 'down')[n % 2]}\t{('fine', 'dull')[n % 2]} thing {n}\n" for n in range(60))
+    )
+    options = {"families": ["dan:mean", "dan:max"], "seeds": 2, "minutes": 0.003}
+    table = regard.compare(labelled=str(path), out=out, **options).table()
+    page = open_page(out / "report.html", "canvas, svg.marks")  # 360 pixels wide, without sideways scroll
+    page.emulate_media(color_scheme="dark")
+    said = page.inner_text("body")
+    assert "0.003 minutes, each; 2 seeds" in said
+    assert "measured on 6 of them" in said
+    assert "2: down, up" in said
+    assert all(row["name"] in said and f"± {row['interval']:.3f}" in said for row in table)
+    assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(22, 24, 28)"
+    assert "accuracy (95% interval)" in (out / "comparison.svg").read_text()
+    assert "- Labels: 2: down, up" in (out / "report.md").read_text()
+
+
 def test_a_stopped_comparison_of_classifiers_goes_on(tmp_path, monkeypatch):
     path, out = tmp_path / "a.tsv", tmp_path / "out"
     lines = [f"{('up', 'down')[n % 2]}\t{('fine', 'dull')[n % 2]} thing {n}\n" for n in range(60)]

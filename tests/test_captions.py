@@ -378,18 +378,23 @@ def test_looking_lays_the_weights_over_the_image(folder, tmp_path):
         regard.look(folder / "run", text, image=folder / "scenes" / "00.png", target="un")
 
 
-def test_the_page_shows_the_image_under_the_weights(folder, tmp_path, open_page):
+def test_the_file_shows_the_image_under_the_weights(folder, tmp_path, open_page):
     page = tmp_path / "look.html"
     edit = json.dumps({"do": "zero", "site": "attention", "columns": [0]})
     regard.look(folder / "run", "a red circle", image=folder / "scenes" / "00.png", edit=edit, out=page)
-    opened = open_page(page)
-    assert opened.locator("#image").is_visible()
-    assert not opened.locator("#given").is_visible()
-    opened.get_by_role("button", name="red").click()
-    assert "“red” gives region" in opened.locator("#region").inner_text()
-    before = opened.locator("#image").evaluate("canvas => canvas.toDataURL()")
-    opened.get_by_role("button", name="circle").click()
-    assert opened.locator("#image").evaluate("canvas => canvas.toDataURL()") != before
+    opened = open_page(page, ".over-image img")
+    pixels = "canvas => canvas.toDataURL()"
+
+    def veil(word: str) -> str:
+        opened.locator(".panel", has_text=word).click()
+        opened.wait_for_timeout(100)
+        return opened.locator(".looked-at .image canvas").evaluate(pixels)
+
+    assert veil("red") != veil("circle")
+    opened.locator('[data-region="9"]').hover()
+    assert "region 9" in opened.locator("figcaption").inner_text()
+    opened.get_by_role("radio", name="Before").click()
+    assert opened.locator(".compared").count() == 0
 
 
 def test_the_command_line_captions_images(regard_cli, folder):

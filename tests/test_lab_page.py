@@ -428,6 +428,36 @@ def test_hostile_text_is_text(visit):
     assert page.input_value("textarea") == hostile
 
 
+def test_a_saved_view_opens_offline(visit, browser, tmp_path):
+    edits = [{"do": "silence", "site": "layer0.attention", "heads": [1]}]
+    view = {"site": "layer1.attention", "head": "2", "edit": json.dumps(edits)}
+    page = visit(link("a b a c a b", "attend", ("transformer", "deep/ngram"), **view))
+    page.wait_for_selector(".compared tbody tr")
+    shown = words(page, ".compared tr")
+    weights = words(page, ".weights .line .difference")
+    with page.expect_download() as download:
+        page.get_by_role("button", name="Save").click()
+    download.value.save_as(tmp_path / "saved.html")
+    saved, asked = browser.new_page(viewport={"width": 1280, "height": 860}), list[str]()
+    saved.on("console", lambda message: asked.append(message.text))
+    saved.on("request", lambda request: asked.append(request.url))
+    saved.goto((tmp_path / "saved.html").as_uri())
+    saved.wait_for_selector(".compared tbody tr")
+    assert words(saved, ".compared tr") == shown
+    saved.wait_for_selector(".weights .line .number:not(:empty)")
+    assert words(saved, ".weights .line .difference") == weights
+    accessible(saved)
+    saved.get_by_role("radio", name="Before").click()
+    saved.wait_for_selector(".expected > .bars")
+    saved.get_by_role("radio", name="After").click()
+    saved.click("#tab-read")
+    saved.wait_for_selector(".ladder tbody tr")  # both models were saved
+    saved.set_viewport_size({"width": 360, "height": 640})
+    assert saved.evaluate("document.documentElement.scrollWidth") <= 360
+    saved.close()
+    assert [one for one in asked if not one.startswith(("file:", "data:"))] == []
+
+
 def test_a_lab_that_goes_and_comes_back(browser, lab_runs):  # noqa: F811
     process, own = start_lab("runs", "--port", "0", cwd=lab_runs)
     port = own.place.split(":")[1]

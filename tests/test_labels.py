@@ -165,6 +165,33 @@ def test_every_label_is_held_out_in_its_share_and_equal_texts_stay_together():
     assert hold_out(whole, 0.1)[1].texts == valid.texts
 
 
+def test_labels_too_rare_to_be_measured_are_named(tmp_path, capsys):
+    """20 texts with 3 labels and 40 with two rare ones: both train, and the figures say what they cover."""
+    tiny, rare = tmp_path / "tiny.tsv", tmp_path / "rare.tsv"
+    tiny.write_text(
+        "".join(f"{'abc'[n % 3]}\tthe {('fine', 'dull', 'odd')[n % 3]} one {n}\n" for n in range(20))
+    )
+    rare.write_text(
+        "".join(f"often\tgood {n}\n" for n in range(37)) + "rare\tbad\nrarer\tawful\nrarer\tpoor\n"
+    )
+    options = {"width": 8, "steps": 3, "evaluate_every": 1}
+    small = regard.train("classifier", labelled=str(tiny), out=str(tmp_path / "small"), **options)
+    assert small.run.config.notes == (
+        "10% of the texts of each label, 6 in all, are held out for validation; `hold` 0 holds nothing out",
+    )
+    assert set(small.figures) == {"accuracy", "macro_f1"}
+    run = regard.train("classifier", labelled=str(rare), out=str(tmp_path / "run"), **options).run
+    assert run.config.notes[1] == (
+        "rare, rarer have too few texts to hold any out: no figure says how well such texts are labelled"
+    )
+    tiny.write_text("".join(tiny.read_text().splitlines(keepends=True)[:9]))
+    words = (
+        "too few texts to hold some out for validation and others for the measure: give 4 or more of a label"
+    )
+    assert words in refusal(capsys, "compare", "--labelled", tiny, "--out", tmp_path / "comparison")
+    assert not (tmp_path / "comparison").exists()
+
+
 # parts
 
 

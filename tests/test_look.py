@@ -10,10 +10,10 @@ import torch
 import regard
 from regard.errors import UserError
 from regard.inside.observe import Wanted, observe, plain_reading
-from regard.inside.page import page
 from regard.inside.record import Record
 from regard.models import families_that_read, family_class
 from regard.models.contract import LanguageModel
+from regard.page.recording import Source, file_of
 from regard.parts.look import Look
 from regard.tokens.choose import TokenOptions, train_tokenizer
 from regard.tokens.contract import Tokenizer
@@ -214,10 +214,8 @@ def test_gates_and_cells_are_those_of_the_kernel():
     torch.testing.assert_close(keep[1:] * cell[:-1] + (enter * new)[1:], cell[1:], rtol=1e-5, atol=1e-6)
 
 
-def test_a_notebook_shows_the_page_in_a_frame():
-    shown = record(*make("transformer"), "the dog")._repr_html_()
-    assert shown.startswith('<iframe srcdoc="&lt;!doctype html&gt;')
-    assert "<script" not in shown  # all of the page is inside the attribute
+def test_a_notebook_shows_a_record_as_a_picture():
+    assert record(*make("transformer"), "the dog")._repr_html_().startswith("<svg")
 
 
 def test_a_long_texts_page_is_coarse_and_small():
@@ -227,18 +225,26 @@ def test_a_long_texts_page_is_coarse_and_small():
     looked = record(model, tokenizer, "the dog saw a cat " * 200)
     assert looked.map("layer0.attention").rows == (1000,)
     assert looked.map("layer0.attention").numbers.shape == (3, 1, 1001)
-    data = json.loads(re.search(r'id="data">(.*?)</script>', page(looked, "long"), re.DOTALL)[1])
-    (drawn,) = data["maps"]
+    file = file_of("long", looked, None, Source("long"))
+    (model,) = json.loads(re.search(r'id="recording">(.*?)</script>', file, re.DOTALL)[1])["models"]
+    drawn, (site,) = model["after"]["maps"]["layer0.attention"], model["after"]["read"]["sites"]
     assert drawn["numbers"]["shape"] == [3, 1, 1001]
-    assert (drawn["coarse"]["shape"], drawn["coarse"]["block"]) == ([3, 251, 251], 4)
+    assert (drawn["coarse"]["shape"], site["block"]) == ([3, 251, 251], 4)
+    assert (site["first"], site["known"]) == (0, [1000])
+    assert len(model["after"]["read"]["axes"][site["rows"]]) == 1001
 
 
 def test_the_same_record_gives_the_same_bytes_and_asks_for_nothing():
     model, tokenizer = make("transformer")
-    pages = [page(record(model, tokenizer, "the dog"), "</title><script>") for _ in range(2)]
-    assert pages[0] == pages[1]
-    assert "<title>&lt;/title&gt;&lt;script&gt;</title>" in pages[0]
-    assert not re.search(r"(https?:)?//[a-z]", pages[0])
+    title, source = "</title><script>", Source("a run")
+    files = [file_of(title, record(model, tokenizer, "the dog"), None, source) for _ in range(2)]
+    assert files[0] == files[1]
+    assert "<title>&lt;/title&gt;&lt;script&gt;</title>" in files[0]
+    policy = re.search(r'content="(default-src[^"]*)"', files[0])
+    assert policy is not None
+    assert policy[1].startswith("default-src 'none'; script-src 'sha256-")
+    assert "connect-src" not in policy[1]
+    assert not re.search(r'(src|href)="(https?:)?//', files[0])
 
 
 @pytest.fixture(scope="module")
@@ -282,17 +288,20 @@ def test_the_verb_prints_writes_and_refuses(run: Path, regard_cli):
         assert words in refused.stderr
 
 
-def test_the_page_opens_offline_and_answers_the_keyboard(run: Path, open_page):
-    looked = regard.look(str(run / "run"), "a <script>alert(1)</script> b </script> c").record
-    (run / "page.html").write_text(page(looked, "a run"))
-    opened = open_page(run / "page.html")
-    assert opened.locator("#text button").all_inner_texts() == looked.tokens
-    assert opened.locator("#heads button").count() == 3
-    assert opened.locator("#text button[aria-pressed=true]").inner_text() == "c"
-    opened.locator("#text button").last.focus()
-    opened.keyboard.press("ArrowLeft")
-    assert opened.locator("#text button[aria-pressed=true]").inner_text() == "</script>"
+def test_the_file_opens_offline_and_answers_the_keyboard(run: Path, open_page):
+    text = "a <script>alert(1)</script> b </script> c"
+    looked = regard.look(str(run / "run"), text, out=run / "page.html").record
+    opened = open_page(run / "page.html", ".from .chosen")
+    assert opened.locator(".from .word").all_inner_texts() == looked.tokens
+    opened.locator(".heads button").nth(1).click()  # the first is the mean of the three heads
+    opened.locator(".from .chosen").focus()
+    opened.keyboard.press("ArrowUp")
+    assert opened.locator(".from .chosen").inner_text() == "</script>"
     weights = looked.map("layer0.attention").numbers[0, 4].tolist()
-    titles = opened.locator("#text button").evaluate_all("all => all.map(one => Number(one.title))")
-    # the square root in 8 bits: half a step there is at most 2 x 0.5 / 255 in the weight; and three digits
-    assert titles == pytest.approx(weights, abs=1 / 255 + 0.0005)
+    opened.wait_for_selector(".weights .line .number:not(:empty)")
+    shown = [float(number) for number in opened.locator(".weights .line .number").all_inner_texts()]
+    assert shown == pytest.approx(weights, abs=0.0051)  # two digits are shown, and 16 bits are recorded
+    assert opened.locator(".glance").inner_text().split()[1] == looked.likeliest[4][0][0]
+    assert opened.locator("[role=slider], .mute").count() == 0  # a file has no model to change
+    opened.locator("#tab-attend").press("ArrowLeft")
+    assert opened.locator(".tokens [data-place]").all_inner_texts()[:-1] == looked.tokens[1:]

@@ -13,8 +13,8 @@ import pytest
 import regard
 from regard.errors import UserError
 from regard.inside.drawing import svg_to_png
-from regard.inside.output import write_drawing
 from regard.inside.pictures import Panel, arcs, bars, draw, heat_map, mosaic, shown
+from regard.page.files import write_drawing
 
 SVG = "{http://www.w3.org/2000/svg}"
 WORDS = ["<s>", "the", "</text><script>", "&amp;", "\n"]
@@ -190,11 +190,11 @@ def test_looks_are_drawn_in_every_form(run: Path, regard_cli, tmp_path: Path):
 
 def test_a_page_of_weights_from_elsewhere_opens(tmp_path: Path, open_page):
     write_drawing(np.stack([np.stack([lower(5)] * 3)] * 2), tmp_path / "w.html", WORDS, WORDS, "w")
-    opened = open_page(tmp_path / "w.html")
-    opened.locator("#more summary").click()
-    opened.locator("#all button").nth(5).wait_for()
-    assert opened.locator("#all button").count() == 6
-    opened.locator("#all button").nth(5).click()
-    assert opened.locator("#site").input_value() == "1"
-    assert opened.locator("#next table").count() == 0  # nothing was predicted
-    assert opened.locator("#heads button[aria-pressed=true]").inner_text() == "head 2"
+    opened = open_page(tmp_path / "w.html", ".from .chosen")
+    opened.get_by_role("radio", name="All").click()
+    assert opened.locator(".piece").count() == 6
+    opened.locator(".piece .open").nth(5).click()
+    assert opened.locator("select").input_value() == "layer1"
+    assert opened.locator(".expected").count() == 0  # nothing was predicted
+    assert opened.locator(".heads [aria-pressed=true]").inner_text() == "2"
+    assert opened.locator(".tabs button").all_inner_texts() == ["Attention"]

@@ -9,7 +9,6 @@ import torch
 import regard
 from regard.cli import main
 from regard.errors import Notice, UserError
-from regard.inside.page import page
 from regard.models.contract import LanguageModel, Padded, State
 from regard.models.given import Sentences
 from regard.models.predictions import SoftmaxPrediction
@@ -257,29 +256,24 @@ def test_a_translator_is_looked_at_and_changed_like_others(taught: Path, capsys,
         regard.look(taught / "run", " ")
 
 
-def test_the_page_of_a_translation_shades_its_source(taught: Path, tmp_path: Path, open_page):
-    found = regard.look(taught / "back", "Te amo mucho").record
-    (tmp_path / "page.html").write_text(page(found, "a translation"))
-    opened = open_page(tmp_path / "page.html")
-    assert opened.locator("#given button").all_inner_texts() == found.given
-    assert opened.locator("#text button").all_inner_texts() == found.tokens
+def test_the_file_of_a_translation_holds_the_weights_over_its_source(taught: Path, tmp_path, open_page):
+    found = regard.look(taught / "back", "Te amo mucho", out=tmp_path / "page.html").record
+    opened = open_page(tmp_path / "page.html", ".from .chosen")
+    assert opened.locator(".weights .word").all_inner_texts() == found.given
+    assert opened.locator(".from .word").all_inner_texts() == found.tokens[1:]
 
-    def source_titles() -> list[float]:
-        return opened.locator("#given button").evaluate_all("all => all.map(one => Number(one.title))")
+    def shown() -> list[float]:
+        opened.wait_for_selector(".weights .line .number:not(:empty)")
+        return [float(number) for number in opened.locator(".weights .line .number").all_inner_texts()]
 
     def weights(site: str) -> list[float]:
-        """Of the state that predicted the first word."""
-        return found.map(site).numbers[0, 0].tolist()
+        """The mean over the heads, of the state that predicted the first word."""
+        return found.map(site).numbers[:, 0].mean(0).tolist()
 
-    opened.locator("#text button").nth(1).click()  # the first word of the translation, behind the start mark
-    assert source_titles() == pytest.approx(weights("layer0.cross"), abs=1 / 255 + 0.0005)
-    opened.locator("#site").select_option("layer1.cross")
-    assert source_titles() == pytest.approx(weights("layer1.cross"), abs=1 / 255 + 0.0005)
-    next_words = opened.locator("#next").inner_text()
-    assert f"After “<s>”, “{found.tokens[1]}” came" in next_words
-    assert all(word in next_words for word, _ in found.likeliest[0])
-    opened.locator("#text button").first.click()  # nothing predicted the start mark
-    assert source_titles() == [0] * len(found.given)
+    opened.locator(".from .word").first.click()
+    assert shown() == pytest.approx(weights("layer0.cross"), abs=0.0051)
+    opened.locator("select").select_option("layer1.cross")
+    assert shown() == pytest.approx(weights("layer1.cross"), abs=0.0051)
 
 
 def test_half_the_digits_say_the_same(taught: Path, capsys):

@@ -1,9 +1,11 @@
 import type { ComponentChildren } from "preact";
-import { useEffect } from "preact/hooks";
-import { VIEWS, type View } from "./address";
+import { useEffect, useRef } from "preact/hooks";
+import { useSignal } from "@preact/signals";
+import type { View } from "./address";
 import { Attend } from "./attend";
 import { useStore } from "./context";
 import { DoubtView } from "./doubt";
+import { shell } from "./format";
 import { Hints } from "./hints";
 import { LessonsView } from "./lessons";
 import { MemoryView } from "./memory";
@@ -38,11 +40,12 @@ const SHOWN: Record<View, () => ComponentChildren> = {
 
 export function App() {
   const store = useStore();
-  const { runs, training, connection, view } = store;
+  const { runs, training, connection, view, host } = store;
   useEffect(() => {
     const keys = (event: KeyboardEvent) => {
-      const typing = event.target instanceof HTMLTextAreaElement || event.target instanceof HTMLInputElement;
-      if (typing && (event.target as HTMLInputElement).type !== "range") return;
+      const target = event.composedPath()[0]; // also inside a shadow root
+      const typing = target instanceof HTMLTextAreaElement || target instanceof HTMLInputElement;
+      if (typing && (target as HTMLInputElement).type !== "range") return;
       if (!(event.ctrlKey || event.metaKey)) return;
       if (event.key === "z" && !event.shiftKey) store.undo();
       else if (event.key === "y" || (event.key.toLowerCase() === "z" && event.shiftKey)) store.redo();
@@ -73,8 +76,8 @@ export function App() {
           <TrainView />
         ) : (
           <>
-            <Hints />
-            <Composer />
+            {host.asks && <Hints />}
+            {host.asks ? <Composer /> : <Held />}
             {runs.value !== null && runs.value.length === 0 ? <p class="empty">There is no run to look at.</p> : <Current />}
           </>
         )}
@@ -93,13 +96,15 @@ function Current() {
 }
 
 function Header() {
-  const { view, theme, setTheme, edits } = useStore();
+  const { view, theme, setTheme, edits, host } = useStore();
+  const tabs = useRef<HTMLDivElement>(null);
+  const views = host.views;
   const keys = (event: KeyboardEvent) => {
     const step = event.key === "ArrowRight" ? 1 : event.key === "ArrowLeft" ? -1 : 0;
     if (!step) return;
-    const next = VIEWS[(VIEWS.indexOf(view.value) + step + VIEWS.length) % VIEWS.length]!;
+    const next = views[(views.indexOf(view.value) + step + views.length) % views.length]!;
     view.value = next;
-    document.getElementById(`tab-${next}`)?.focus();
+    tabs.current?.querySelector<HTMLElement>(`#tab-${next}`)?.focus();
   };
   const tab = `tab-${view.value}`;
   useEffect(() => document.getElementById(tab)?.scrollIntoView({ block: "nearest", inline: "nearest" }), [tab]);
@@ -107,10 +112,10 @@ function Header() {
   return (
     <header>
       <h1>
-        regard <span>lab</span>
+        regard <span>{host.title}</span>
       </h1>
-      <div role="tablist" aria-label="Views" class="tabs" onKeyDown={keys}>
-        {VIEWS.map((name) => (
+      <div role="tablist" aria-label="Views" class="tabs" onKeyDown={keys} ref={tabs}>
+        {views.map((name) => (
           <button
             key={name}
             id={`tab-${name}`}
@@ -129,10 +134,78 @@ function Header() {
           {edits.value.length === 1 ? "1 change" : `${edits.value.length} changes`}
         </button>
       )}
+      {host.saves && <Save />}
       <button class="quiet theme" aria-label={`Use ${other} colours`} onClick={() => setTheme(other)}>
         <span aria-hidden="true">{theme.value === "light" ? "☾" : "☀"}</span>
       </button>
     </header>
+  );
+}
+
+/** The view as a file that opens offline. */
+function Save() {
+  const store = useStore();
+  const busy = useSignal(false);
+  const said = useSignal<string | null>(null);
+  const ready = store.chosen.value.some((run) => store.readings.value[run]?.of);
+  const save = async () => {
+    busy.value = true;
+    said.value = null;
+    try {
+      // as in a link, the changes are those of the first model
+      const of = store.chosen.value.flatMap((run, at) => {
+        const asked = store.readings.value[run]?.of;
+        return asked ? [at ? { ...asked, edits: [] } : asked] : [];
+      });
+      const address = URL.createObjectURL(await store.channel.save({ of, view: store.address() }));
+      const link = Object.assign(document.createElement("a"), { href: address, download: `${(store.info.value?.name ?? "regard").replace(/[^\w.-]+/g, "-")}.html` });
+      link.click();
+      setTimeout(() => URL.revokeObjectURL(address), 10_000);
+    } catch (error) {
+      said.value = store.failed(error);
+    }
+    busy.value = false;
+  };
+  return (
+    <>
+      {said.value && (
+        <span class="error small" role="alert">
+          {said.value}
+        </span>
+      )}
+      <button class="quiet" disabled={!ready || busy.value} aria-busy={busy.value} title="Save this view as a file that opens offline" onClick={() => void save()}>
+        Save
+      </button>
+    </>
+  );
+}
+
+/** In a file: the text that was read, and how to go on from it. */
+function Held() {
+  const { text, info, reading, chosen } = useStore();
+  if (info.value === null) return null;
+  const read = reading.value?.read;
+  const given = info.value.reads === "pairs";
+  const said = read?.tokens.slice(1, -1).join(read.kind === "word" ? " " : "");
+  return (
+    <section class="held" aria-label="Text and models">
+      {text.value && (
+        <p class="prompt" dir="auto">
+          {text.value}
+          {given && said && <span class="muted"> → {said}</span>}
+        </p>
+      )}
+      {chosen.value.length > 1 && (
+        <div class="choices">
+          <Models />
+        </div>
+      )}
+      {info.value.path && (
+        <p class="note">
+          This file holds what was recorded. <code>regard lab {shell(info.value.path)}</code> opens the model, to read other texts and to change its weights.
+        </p>
+      )}
+    </section>
   );
 }
 

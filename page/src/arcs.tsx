@@ -3,6 +3,7 @@ import { useSignal } from "@preact/signals";
 import { average, useNames, useRows } from "./attend";
 import { useStore } from "./context";
 import { bare, visible } from "./format";
+import { isKnown } from "./positions";
 import { Weights, type MapProps } from "./weights";
 
 const LINE = 30; // the height of a word, in pixels; the style sheet has the same
@@ -26,6 +27,7 @@ export function Arcs({ read, of, site, head, rows }: MapProps) {
   const key = JSON.stringify([of, site.name, head, from, fromColumn, rowCount, columnCount]);
   useEffect(() => {
     let late = false;
+    if (site.block > 1) return; // blocks of cells are no lines between words
     store.channel
       .tile({ of, site: site.name, head, row: from, column: fromColumn, rows: rowCount, columns: columnCount }, "arcs")
       .then((bytes) => !late && (tile.value = { key, bytes }), (error: unknown) => void store.failed(error));
@@ -60,6 +62,7 @@ export function Arcs({ read, of, site, head, rows }: MapProps) {
       }
 
   const pick = (row: number, several: boolean) => {
+    if (!isKnown(site, row)) return;
     const has = store.rows.value.includes(row);
     if (!several) store.rows.value = [row];
     else if (has && store.rows.value.length > 1) store.rows.value = store.rows.value.filter((one) => one !== row);
@@ -70,7 +73,8 @@ export function Arcs({ read, of, site, head, rows }: MapProps) {
     const here = found ? Number(found.dataset.row) : last;
     const step = { ArrowDown: 1, ArrowUp: -1 }[event.key];
     if (step !== undefined) {
-      const to = Math.min(from + rowCount - 1, Math.max(from, here + step));
+      let to = here;
+      for (let next = here + step; next >= from && next < from + rowCount && to === here; next += step) if (isKnown(site, next)) to = next;
       pick(to, event.shiftKey);
       box.current?.querySelector<HTMLElement>(`[data-row="${to}"]`)?.focus();
     } else if (event.key === " " || event.key === "Enter") pick(here, true);
@@ -97,8 +101,9 @@ export function Arcs({ read, of, site, head, rows }: MapProps) {
                 data-row={row}
                 aria-selected={chosen}
                 tabIndex={row === last ? 0 : -1}
-                class={chosen ? "word chosen" : "word"}
-                title={visible(names.rows[row - site.first]!)}
+                class={chosen ? "word chosen" : isKnown(site, row) ? "word" : "word unknown"}
+                aria-disabled={!isKnown(site, row)}
+                title={`${visible(names.rows[row - site.first]!)}${isKnown(site, row) ? "" : ": this row was not recorded"}`}
                 onClick={(event) => pick(row, event.ctrlKey || event.metaKey || event.shiftKey)}
                 onMouseEnter={() => (hovered.value = row)}
                 onMouseLeave={() => (hovered.value = null)}
@@ -134,8 +139,10 @@ export function Arcs({ read, of, site, head, rows }: MapProps) {
         <Weights read={read} of={of} site={site} head={head} rows={rows} columns={shownColumns} numbers={numbers} hover={(at) => (column.value = at)} />
       </div>
       <p class="muted small">
-        Choose a word on the left (several with Shift or Ctrl). Drag a bar on the right, or type its number; the other weights of
-        the row share the rest. Drag a word onto another to move its weight.
+        Choose a word on the left (several with Shift or Ctrl).
+        {store.host.edits &&
+          " Drag a bar on the right, or type its number; the other weights of the row share the rest. Drag a word onto another to move its weight."}
+        {site.known !== null && " The rows of the pale words were not recorded."}
       </p>
     </>
   );

@@ -5,13 +5,14 @@ import { Arcs } from "./arcs";
 import { Changes } from "./changes";
 import { useStore } from "./context";
 import { isSilent, toggleSilence, add } from "./edits";
-import { Expected, Glance, Terms } from "./expected";
+import { Bars, Expected, Glance, Terms } from "./expected";
+import { bare } from "./format";
 import { HeatMap } from "./heatmap";
 import { OverImage } from "./image";
 import { Labels } from "./labels";
 import { Mosaic } from "./mosaic";
 import { Pooled } from "./pooled";
-import { columnNames, rowNames, siteOf } from "./positions";
+import { columnNames, isKnown, rowNames, siteOf } from "./positions";
 import type { Read, ReadQuestion, SiteInfo } from "./protocol";
 import type { Reading } from "./store";
 import { TermsByWord } from "./terms";
@@ -52,13 +53,14 @@ function Attention({ now, read, of }: { now: Reading; read: Read; of: ReadQuesti
   const shown = head < 0 && (!weighs || site.heads.length === 1) ? 0 : head;
   const names = rowNames(read, site);
   const last = site.first + names.length - 1;
-  const kept = store.rows.value.filter((row) => row >= site.first && row <= last);
+  const kept = store.rows.value.filter((row) => row >= site.first && row <= last && isKnown(site, row));
   // the last word, or the first one of a caption that names a thing: "a red circle"
-  const rows = kept.length ? kept : [read.image ? Math.min(site.first + 2, last) : last];
+  const rows = kept.length ? kept : [site.known?.[site.known.length - 1] ?? startingRow(read, site, last)];
   const place = site.row_side === "read" ? Math.max(...rows) + 1 : read.tokens.length;
   const part = { read, of, site, head: shown, rows };
+  const predicts = read.likeliest.some((one) => one.length > 0); // weights from elsewhere have no predictions
   return (
-    <div class="columns">
+    <div class={predicts ? "columns" : "columns alone"}>
       <div class={`stage${now.asking ? " asking" : ""}`} aria-busy={now.asking}>
         <Controls read={read} site={site} head={shown} form={form} weighs={weighs} />
         {now.error && (
@@ -87,18 +89,43 @@ function Attention({ now, read, of }: { now: Reading; read: Read; of: ReadQuesti
         ))}
       </div>
       <div class="side">
-        {read.labels ? (
+        {read.fills ? (
+          <Blanks read={read} rows={rows} />
+        ) : read.labels ? (
           <Labels labels={read.labels} name={store.info.value?.name ?? ""} />
         ) : (
-          <>
-            <Expected run={of.run} place={place} />
-            <Glance run={of.run} place={place} />
-          </>
+          predicts && (
+            <>
+              <Expected run={of.run} place={place} />
+              <Glance run={of.run} place={place} />
+            </>
+          )
         )}
-        <Changes read={read} site={site} head={shown} rows={rows} />
+        {(store.host.edits || store.history.value.done.length > 1 || store.history.value.undone.length > 0) && <Changes read={read} site={site} head={shown} rows={rows} />}
         <Terms run={of.run} place={place} />
       </div>
     </div>
+  );
+}
+
+/** The row that is shown first: of the last word, of the first blank, or of the first caption word that names a thing. */
+function startingRow(read: Read, site: SiteInfo, last: number): number {
+  if (read.image) return Math.min(site.first + 2, last);
+  if (!read.fills) return last;
+  return Math.min(last, Math.max(site.first, read.likeliest.findIndex((words) => words.length > 0)));
+}
+
+/** For a model that fills blanks: the likeliest words of the chosen blank. */
+function Blanks({ read, rows }: { read: Read; rows: readonly number[] }) {
+  const place = [...rows].reverse().find((row) => read.likeliest[row]?.length);
+  return (
+    <section class="expected" aria-label="Words of the blank">
+      <h2>
+        <span class="muted">word of the blank </span>
+        {place !== undefined && <q class="context">{read.tokens.slice(Math.max(0, place - 2), place + 3).map(bare).join(" ")}</q>}
+      </h2>
+      {place === undefined ? <p class="muted">Choose a blank (___).</p> : <Bars rows={read.likeliest[place]!.map(([word, p]) => ({ word, p, here: false }))} />}
+    </section>
   );
 }
 
@@ -200,14 +227,16 @@ function Heads({ site, head, weighs }: { site: SiteInfo; head: number; weighs: b
         return (
           <span key={name} class={silent ? "head silent" : "head"}>
             <button aria-pressed={head === number} aria-label={name} onClick={() => (store.head.value = number)}>
-              {numbered ? number : name}
+              {numbered ? name.slice(5) : name}
             </button>
-            <button class="mute" aria-pressed={silent} aria-label={`${word} ${name}`} title={`${word} ${name}`} onClick={toggle}>
-              <svg viewBox="0 0 16 16" aria-hidden="true">
-                <path d="M2 6h3l4-3v10l-4-3H2z" />
-                {silent ? <path class="line" d="m11 6 4 4m0-4-4 4" /> : <path class="line" d="M11 5.5q2 2.5 0 5m2-7q3.5 4.500 0 9" />}
-              </svg>
-            </button>
+            {store.host.edits && (
+              <button class="mute" aria-pressed={silent} aria-label={`${word} ${name}`} title={`${word} ${name}`} onClick={toggle}>
+                <svg viewBox="0 0 16 16" aria-hidden="true">
+                  <path d="M2 6h3l4-3v10l-4-3H2z" />
+                  {silent ? <path class="line" d="m11 6 4 4m0-4-4 4" /> : <path class="line" d="M11 5.5q2 2.5 0 5m2-7q3.5 4.500 0 9" />}
+                </svg>
+              </button>
+            )}
           </span>
         );
       })}

@@ -50,6 +50,7 @@ export function Changes({ read, site, head = -1, rows = [] }: Props) {
   return (
     <section class="changes" aria-label="Changes">
       <h2 class="minor">Changes</h2>
+      {store.host.edits ? (
       <div class="buttons">
         <button class="quiet" disabled={history.value.done.length < 2} onClick={store.undo}>
           Undo
@@ -61,7 +62,10 @@ export function Changes({ read, site, head = -1, rows = [] }: Props) {
           Reset
         </button>
       </div>
-      {site?.holds === "weights" && (
+      ) : (
+        <Versions />
+      )}
+      {site?.holds === "weights" && store.host.edits && (
         <div class="buttons">
           <button class="quiet" title="The chosen words attend equally to every word that they see" onClick={() => put({ do: "uniform", ...base })}>
             Attend equally
@@ -78,9 +82,9 @@ export function Changes({ read, site, head = -1, rows = [] }: Props) {
           {edits.value.map((edit, at) => (
             <li key={JSON.stringify(edit)}>
               <span>{inWords(edit, namer(read, edit, "row"), namer(read, edit, "column"))}</span>
-              <button class="remove" aria-label={`Remove change ${at + 1}`} onClick={() => store.edit(edits.value.filter((_, other) => other !== at))}>
+              {store.host.edits && <button class="remove" aria-label={`Remove change ${at + 1}`} onClick={() => store.edit(edits.value.filter((_, other) => other !== at))}>
                 ×
-              </button>
+              </button>}
             </li>
           ))}
         </ol>
@@ -100,7 +104,7 @@ export function Changes({ read, site, head = -1, rows = [] }: Props) {
           </button>
         </div>
       )}
-      <details>
+      {store.host.edits && <details>
         <summary>Any other change, as JSON</summary>
         <label class="field">
           <span class="hidden">An edit as JSON</span>
@@ -116,8 +120,24 @@ export function Changes({ read, site, head = -1, rows = [] }: Props) {
           Apply
         </button>
         {refused.value && <p class="error">{refused.value}</p>}
-      </details>
+      </details>}
     </section>
+  );
+}
+
+/** In a file: the model with the recorded changes, and without them. */
+function Versions() {
+  const { history, undo, redo, edits } = useStore();
+  const version = (title: string, on: boolean, choose: () => void) => (
+    <button role="radio" aria-checked={on} onClick={() => !on && choose()}>
+      {title}
+    </button>
+  );
+  return (
+    <div class="segments" role="radiogroup" aria-label="Version of the model" data-steps={history.value.done.length}>
+      {version("Before", !edits.value.length, undo)}
+      {version("After", edits.value.length > 0, redo)}
+    </div>
   );
 }
 

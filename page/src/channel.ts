@@ -1,9 +1,10 @@
 // The page asks its questions through a channel. This one asks the lab's server.
 
+import { VIEWS, type View } from "./address";
 import type {
   Answer, Course, Doubted, DoubtQuestion, Forgotten, ForgetQuestion, Heads, HeadsQuestion, LessonPage, LessonQuestion,
-  MosaicQuestion, Next, NextQuestion, Piece, Progress, Read, ReadQuestion, Rows, RowsQuestion, Runs, Said, SayQuestion, Scenes,
-  ScenesQuestion, Senses, SensesQuestion, Stage, TileQuestion, Trained, TrainedQuestion, WriteQuestion,
+  MosaicQuestion, Next, NextQuestion, Piece, Progress, Read, ReadQuestion, Rows, RowsQuestion, Runs, Said, SaveQuestion, SayQuestion,
+  Scenes, ScenesQuestion, Senses, SensesQuestion, Stage, TileQuestion, Trained, TrainedQuestion, WriteQuestion,
 } from "./protocol";
 
 /** Long measurements, with their questions and results. */
@@ -23,7 +24,19 @@ export class Gone extends Error {}
 /** The server was started again and does not know this page. */
 export class Restarted extends Error {}
 
+/** What the page may do where it is shown: on the lab's server, in a notebook, or in a file. */
+export interface Host {
+  readonly title: string; // beside the name of the page
+  readonly views: readonly View[];
+  readonly asks: boolean; // about any text
+  readonly edits: boolean; // weights can be changed
+  readonly saves: boolean; // a view becomes a file
+  readonly start: string; // the view that opens, as in the address bar; "": the address bar says which
+  readonly address: boolean; // the address bar is the page's own
+}
+
 export interface Channel {
+  readonly host: Host;
   runs(): Promise<Runs>;
   read(question: ReadQuestion, view: string): Promise<Read>;
   rows(question: RowsQuestion, view: string): Promise<Rows>;
@@ -41,7 +54,11 @@ export interface Channel {
   measure<K extends keyof Measures>(name: K, question: Measures[K][0], stage: (stage: Stage) => void, stop: AbortSignal): Promise<Measures[K][1]>;
   train(): Promise<Progress>;
   training(): Promise<Progress>;
+  /** A file that opens offline. */
+  save(question: SaveQuestion): Promise<Blob>;
 }
+
+export const SERVER: Host = { title: "lab", views: VIEWS, asks: true, edits: true, saves: true, start: "", address: true };
 
 export function serverChannel(): Channel {
   const client = crypto.getRandomValues(new Uint32Array(2)).join("-");
@@ -130,7 +147,13 @@ export function serverChannel(): Channel {
     }
   }
 
+  async function save(question: SaveQuestion): Promise<Blob> {
+    return new Blob([(await ask("save", question, "save")) as Uint8Array<ArrayBuffer>], { type: "text/html" });
+  }
+
   return {
+    host: SERVER,
+    save,
     runs: () => get<Runs>("runs"),
     read: (question, view) => ask("read", question, view) as Promise<Read>,
     rows: (question, view) => ask("rows", question, view) as Promise<Rows>,

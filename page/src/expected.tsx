@@ -8,7 +8,7 @@ import type { Chance, Next, Read } from "./protocol";
 
 /** What a model expects at a place of the text. With changes, old and new stand side by side. */
 export function Expected({ run, place, compact = false }: { run: string; place: number; compact?: boolean }) {
-  const { readings, runs, edits, active, view, place: pinned } = useStore();
+  const { readings, runs, edits, active, view, place: pinned, host } = useStore();
   const reading = readings.value[run];
   const read = reading?.read;
   const doubt = (at: number) => {
@@ -48,7 +48,7 @@ export function Expected({ run, place, compact = false }: { run: string; place: 
           </div>
         </dl>
       )}
-      {!compact && run === active.value && view.value !== "doubt" && attends(read) && (
+      {!compact && run === active.value && host.views.includes("doubt") && view.value !== "doubt" && attends(read) && (
         <button class="link small" onClick={() => doubt(place)}>
           How far can the attention move?
         </button>

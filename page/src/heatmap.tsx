@@ -4,6 +4,7 @@ import { useNames } from "./attend";
 import { palette, sequential, signed } from "./colour";
 import { useStore } from "./context";
 import { bare, weight } from "./format";
+import { isKnown } from "./positions";
 import type { MapProps } from "./weights";
 
 const TILE = 128; // cells of a tile in each direction
@@ -37,7 +38,7 @@ export function HeatMap({ read, of, site, head, rows }: MapProps) {
   const named = tall >= NAMED;
   const left = named ? 86 : 8;
   const top = cell >= NAMED && weighs ? 76 : 8;
-  const block = cell >= 1 ? 1 : 2 ** Math.ceil(Math.log2(1 / cell));
+  const block = Math.max(site.block, cell >= 1 ? 1 : 2 ** Math.ceil(Math.log2(1 / cell)));
   const key = JSON.stringify([of, site.name, head]);
   const gain = weighs ? gainOf(width) : 1;
 
@@ -155,6 +156,7 @@ export function HeatMap({ read, of, site, head, rows }: MapProps) {
   };
   const pick = (row: number, several: boolean) => {
     const place = row + site.first;
+    if (!isKnown(site, place)) return;
     store.rows.value = several ? [...new Set([...rows, place])].sort((a, b) => a - b) : [place];
   };
   const keys = (event: KeyboardEvent) => {
@@ -198,12 +200,12 @@ export function HeatMap({ read, of, site, head, rows }: MapProps) {
               {number !== null && (
                 <>
                   {" "}
-                  <strong>{weighs && gain > 1 && number > 0.99 / gain ? "≥" : "≈"} {Math.abs(number) < 0.0005 && number ? number.toExponential(0) : weight(number)}</strong>
+                  <strong>{weighs && gain > 1 && number > 0.99 / gain ? "≥" : site.block > 1 ? "≤" : "≈"} {Math.abs(number) < 0.0005 && number ? number.toExponential(0) : weight(number)}</strong>
                 </>
               )}
             </>
           ) : (
-            `${height} × ${width}${weighs ? " words" : " (positions × features)"}`
+            `${height} × ${width}${weighs ? " words" : " (positions × features)"}${site.block > 1 ? `: each square is the largest weight of ${site.block} × ${site.block}` : ""}`
           )}
         </p>
       </div>

@@ -1,5 +1,8 @@
 import { serverChannel } from "./channel";
 import { mount } from "./mount";
+import { recordedChannel } from "./recorded";
 import "./lab.css";
 
-mount(document.getElementById("lab")!, serverChannel());
+const element = document.getElementById("lab");
+if (element?.dataset.host === "server") mount(element, serverChannel());
+if (element?.dataset.host === "file") mount(element, recordedChannel(JSON.parse(document.getElementById("recording")!.textContent!)));

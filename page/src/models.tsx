@@ -5,12 +5,12 @@ import { MOST_MODELS } from "./store";
 
 /** The models that read the text. The first one is looked at closely. */
 export function Models() {
-  const { runs, chosen } = useStore();
+  const { runs, chosen, host } = useStore();
   const open = useSignal(false);
   const box = useRef<HTMLDivElement>(null);
   useEffect(() => {
     const close = (event: Event) => {
-      if (!box.current?.contains(event.target as Node)) open.value = false;
+      if (box.current && !event.composedPath().includes(box.current)) open.value = false;
     };
     addEventListener("pointerdown", close);
     addEventListener("focusin", close);
@@ -35,7 +35,7 @@ export function Models() {
             >
               {named(id)?.name}
             </button>
-            {chosen.value.length > 1 && (
+            {chosen.value.length > 1 && host.asks && (
               <button class="remove" aria-label={`Remove ${named(id)?.name}`} onClick={() => without(id)}>
                 ×
               </button>
@@ -43,9 +43,11 @@ export function Models() {
           </li>
         ))}
       </ul>
-      <button class="quiet" aria-expanded={open.value} aria-controls="run-list" onClick={() => (open.value = !open.value)}>
-        {runs.value.length > 1 ? "Choose models" : "About this model"}
-      </button>
+      {host.asks && (
+        <button class="quiet" aria-expanded={open.value} aria-controls="run-list" onClick={() => (open.value = !open.value)}>
+          {runs.value.length > 1 ? "Choose models" : "About this model"}
+        </button>
+      )}
       {open.value && (
         <div id="run-list" class="popup">
           <ul>

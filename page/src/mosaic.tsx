@@ -33,7 +33,7 @@ export function Mosaic({ read, of, site, head }: { read: Read; of: ReadQuestion;
   const wanted = useSignal(false); // the measurement of the heads
   const label = useSignal<string | null>(null);
   const reads = store.info.value?.reads;
-  const able = weighs && (reads === "text" || reads === "pairs");
+  const able = store.host.asks && weighs && (reads === "text" || reads === "pairs");
   const { result, stage, error } = useMeasure("heads", wanted.value && able ? { run: of.run } : null);
   const heads = new Map(result?.heads.map((one) => [`${one.site}/${one.head}`, one]));
   let offset = 0;
@@ -70,7 +70,7 @@ export function Mosaic({ read, of, site, head }: { read: Read; of: ReadQuestion;
                     <span>{name.replace("head ", "") || "all"}</span>
                   </button>
                   {found && <span class={found.label ? "tag" : "tag none"}>{found.label ?? "no label"}</span>}
-                  {weighs && (
+                  {weighs && store.host.edits && (
                     <button
                       class="mute"
                       aria-pressed={silent}

@@ -6,10 +6,21 @@ import { paint } from "./colour";
 import { StoreContext } from "./context";
 import { makeStore } from "./store";
 
-/** Show the lab in an element. All that it knows comes through the channel. */
-export function mount(element: HTMLElement, channel: Channel): void {
+// Widths from which the page has two columns, and wide ones; below the first, it is narrow.
+const ROOMS: readonly (readonly [number, string])[] = [[0, "one"], [561, "broad"], [960, "two"], [1500, "wide"]];
+
+/**
+ * Show the page in an element. All that it knows comes through the channel. The colours are those of `root`.
+ * The returned function takes the page away.
+ */
+export function mount(element: HTMLElement, channel: Channel, root: HTMLElement = document.documentElement): () => void {
   const store = makeStore(channel);
-  effect(() => paint(store.theme.value, document.documentElement));
+  const unpaint = effect(() => paint(store.theme.value, root));
+  const measure = () =>
+    (element.dataset.room = ROOMS.filter(([width]) => element.clientWidth >= width).map(([, name]) => name).join(" "));
+  measure();
+  const watcher = new ResizeObserver(measure);
+  watcher.observe(element);
   render(
     <StoreContext.Provider value={store}>
       <App />
@@ -17,4 +28,10 @@ export function mount(element: HTMLElement, channel: Channel): void {
     element,
   );
   void store.loadRuns();
+  return () => {
+    unpaint();
+    watcher.disconnect();
+    store.close();
+    render(null, element);
+  };
 }

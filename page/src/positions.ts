@@ -34,6 +34,11 @@ export function sees(site: SiteInfo, row: number, column: number, columns: numbe
   return !site.causal || column <= row;
 }
 
+/** Whether the numbers of a row can be asked: a file holds those that were recorded. */
+export function isKnown(site: SiteInfo, row: number): boolean {
+  return site.known === null || site.known.includes(row);
+}
+
 export function rowNames(read: Read, site: SiteInfo): string[] {
   return read.axes[site.rows]!;
 }

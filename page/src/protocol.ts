@@ -1,4 +1,4 @@
-// Written by page/protocol.py from src/regard/page/protocol.py and messages.py. Do not edit.
+// Written by page/protocol.py from protocol.py, messages.py and recorded.py. Do not edit.
 
 /** The input of a model. */
 export interface ReadQuestion {
@@ -102,6 +102,8 @@ export interface SiteInfo {
   ahead: number;
   extra: boolean;
   most: number;
+  block: number;
+  known: number[] | null;
 }
 
 /** A possible next token, or label, with its probability before and after the edits. */
@@ -151,6 +153,8 @@ export interface Read {
   terms_of: "probability" | "score" | null;
   labels: Next | null;
   image: Picture | null;
+  right: [number, number][] | null;
+  fills: boolean;
 }
 
 /** (heads, rows, columns) of a site. */
@@ -428,4 +432,47 @@ export interface LessonPage {
   steps: LessonStep[];
   task: string;
   solution: string;
+}
+
+/** A view to save as a file that opens offline. */
+export interface SaveQuestion {
+  of: ReadQuestion[];
+  view: string;
+}
+
+/** Numbers (heads, rows, columns) as bytes, compressed and in base64. */
+export interface Packed {
+  shape: [number, number, number];
+  weighs: boolean;
+  levels: number;
+  most: number;
+  data: string;
+}
+
+/** The map of a site: some rows as they are, and of a long text all rows in blocks. */
+export interface RecordedMap {
+  rows: number[];
+  numbers: Packed;
+  coarse: Packed | null;
+}
+
+/** What a model said with or without the edits. */
+export interface RecordedVersion {
+  read: Read;
+  maps: Record<string, RecordedMap>;
+}
+
+/** What a model said about a text. */
+export interface RecordedModel {
+  info: RunInfo;
+  after: RecordedVersion;
+  before: RecordedVersion | null;
+  next: Next[];
+}
+
+/** The content of a file that opens offline. */
+export interface Recording {
+  title: string;
+  view: string;
+  models: RecordedModel[];
 }

@@ -25,8 +25,12 @@ export interface Reading {
 export type Store = ReturnType<typeof makeStore>;
 
 export function makeStore(channel: Channel) {
-  const start = decode(location.hash);
-  const view = signal<View>(start.view);
+  const { host } = channel;
+  const held = decode(host.start);
+  const linked = host.address && location.hash.length > 1 ? decode(location.hash) : held;
+  // a file holds one text under certain changes; its address says how to look at them
+  const start = host.asks ? linked : { ...linked, runs: held.runs, text: held.text, target: held.target, words: held.words, edits: held.edits };
+  const view = signal<View>(host.views.includes(start.view) ? start.view : host.views[0]!);
   const runs = signal<RunInfo[] | null>(null);
   const training = signal(false);
   const chosen = signal<string[]>([]); // ids; the first is the active model
@@ -75,6 +79,7 @@ export function makeStore(channel: Channel) {
     return told(error);
   }
 
+  const effects: (() => void)[] = [];
   const timers = new Map<string, ReturnType<typeof setTimeout>>();
 
   function ask(run: string): void {
@@ -129,7 +134,7 @@ export function makeStore(channel: Channel) {
   }
 
   // The server is asked again, while it is gone, until it answers.
-  effect(() => {
+  effects.push(effect(() => {
     if (connection.value !== "gone") return;
     const timer = setInterval(() => {
       channel.runs().then(
@@ -141,39 +146,45 @@ export function makeStore(channel: Channel) {
       );
     }, 1500);
     return () => clearInterval(timer);
-  });
+  }));
 
-  effect(() => {
+  effects.push(effect(() => {
     if (runs.value === null) return;
     void [text.value, target.value, scene.value, words.value, histories.value];
     const wanted = chosen.value;
     untracked(() => wanted.forEach(ask)); // an answer, such as an error, is no reason to ask again
-  });
+  }));
 
   // The address follows the view; nothing is added to the browser's history while a person types.
   let timer: ReturnType<typeof setTimeout>;
-  effect(() => {
-    if (runs.value === null || (runs.value.length === 0 && view.value !== "lessons")) return;
+  const address = () => {
     const names = chosen.value.flatMap((id) => runs.value!.filter((run) => run.id === id).map((run) => run.name));
-    const hash = encode({
+    return encode({
       view: view.value, runs: names, text: text.value, target: target.value, words: words.value, site: site.value,
-      scene: runs.value.find((run) => run.id === chosen.value[0])?.reads === "captions" ? scene.value : null,
+      scene: runs.value!.find((run) => run.id === chosen.value[0])?.reads === "captions" ? scene.value : null,
       head: head.value, rows: rows.value, form: form.value, edits: [...edits.value],
       lesson: lesson.value, settings: settings.value,
     });
-    clearTimeout(timer);
-    timer = setTimeout(() => history_replace(hash), 150);
-  });
-  history_replace(location.hash); // the token leaves the address bar at once
+  };
+  if (host.address) {
+    effects.push(effect(() => {
+      if (runs.value === null || (runs.value.length === 0 && view.value !== "lessons")) return;
+      const hash = address();
+      clearTimeout(timer);
+      timer = setTimeout(() => history_replace(hash), 150);
+    }));
+    history_replace(location.hash); // the token leaves the address bar at once
+  }
 
   function setHistory(next: History): void {
     if (active.value !== null) histories.value = { ...histories.value, [active.value]: next };
   }
 
   return {
-    channel, view, runs, training, chosen, text, target, scene, words, lesson, settings, site, head, rows, form, place, hovered, readings,
+    channel, host, address, view, runs, training, chosen, text, target, scene, words, lesson, settings, site, head, rows, form, place, hovered, readings,
     connection, theme, active, info, history, edits, reading, question, loadRuns, failed,
     retry: (run: string) => ask(run),
+    close: () => effects.forEach((stop) => stop()),
     edit: (next: readonly Edit[], same = false) => setHistory(change(history.value, next, same)),
     undo: () => setHistory(undo(history.value)),
     redo: () => setHistory(redo(history.value)),

@@ -45,7 +45,8 @@ export function Weights(props: Props) {
   const seen = props.columns ?? all.filter((column) => sees(site, row, column, all.length));
   const columns = props.columns ? seen : largest(seen, (column) => after?.[column - site.first_column] ?? 0);
   const changed = (of.edits?.length ?? 0) > 0;
-  const editable = (column: number) => !(site.extra && column === all[all.length - 1]) && sees(site, row, column, all.length);
+  const visible = (column: number) => !(site.extra && column === all[all.length - 1]) && sees(site, row, column, all.length);
+  const editable = (column: number) => store.host.edits && visible(column) && site.holds === "weights";
 
   const base = (): Omit<Edit, "do"> & { site: string } => ({
     site: site.name,
@@ -84,7 +85,8 @@ export function Weights(props: Props) {
               name={bare(names.columns[at]!)}
               value={own ?? null}
               old={changed ? (before?.[at] ?? null) : null}
-              editable={editable(column) && site.holds === "weights"}
+              editable={editable(column)}
+              pale={!visible(column)}
               carried={carried.value === column}
               carrying={carried.value !== null}
               hover={hover && ((inside) => hover(inside ? column : null))}
@@ -121,6 +123,7 @@ interface LineProps {
   value: number | null;
   old: number | null;
   editable: boolean;
+  pale: boolean;
   carried: boolean;
   carrying: boolean;
   hover?: ((inside: boolean) => void) | undefined;
@@ -129,7 +132,7 @@ interface LineProps {
   carry: () => void;
 }
 
-function Line({ name, value, old, editable, carried, carrying, hover, drag, drop, carry }: LineProps) {
+function Line({ name, value, old, editable, pale, carried, carrying, hover, drag, drop, carry }: LineProps) {
   const track = useRef<HTMLDivElement>(null);
   const held = useRef(false);
   const at = (event: PointerEvent) => {
@@ -148,7 +151,7 @@ function Line({ name, value, old, editable, carried, carrying, hover, drag, drop
   const share = value ?? 0;
   return (
     <li
-      class={`${editable ? "line" : "line fixed"}${carried ? " carried" : ""}`}
+      class={`${pale ? "line fixed" : "line"}${carried ? " carried" : ""}`}
       onMouseEnter={() => hover?.(true)}
       onMouseLeave={() => hover?.(false)}
       onDragOver={(event) => carrying && editable && event.preventDefault()}

@@ -1,5 +1,5 @@
 import { expect, test, vi } from "vitest";
-import { Dropped, Failed, Gone, type Channel } from "../src/channel";
+import { Dropped, Failed, Gone, SERVER, type Channel } from "../src/channel";
 import type { Read, ReadQuestion, RunInfo } from "../src/protocol";
 
 vi.stubGlobal("location", { hash: "", pathname: "/" });
@@ -13,6 +13,7 @@ const run = { id: "r0", name: "a", path: "a", family: "transformer", tokens: "wo
 function held() {
   const asked: { question: ReadQuestion; answer: (read: Read) => void; fail: (error: Error) => void }[] = [];
   const channel = {
+    host: SERVER,
     runs: async () => ({ runs: [run], training: false }),
     read: (question: ReadQuestion) =>
       new Promise<Read>((answer, fail) => {

@@ -56,6 +56,22 @@ def bars(rows: list[dict[str, Any]]) -> altair.Chart:
     return (base.mark_bar() + figures).properties(width=560, height=28 * len(rows), title="Held-out text")
 
 
+def shares(rows: list[dict[str, Any]]) -> altair.LayerChart:
+    """Draw the accuracy of each model with its interval, the best first. Rows: name, accuracy, low, high."""
+    order = [row["name"] for row in rows]
+    base = altair.Chart(altair.Data(values=rows)).encode(
+        y=altair.Y("name:N", sort=order, title=None, axis=altair.Axis(labelLimit=300)),
+        x=altair.X("accuracy:Q", title="accuracy (95% interval)", scale=altair.Scale(domain=[0, 1])),
+        color=altair.Color("name:N", sort=order, scale=altair.Scale(range=COLOURS), legend=None),
+    )
+    spread = base.mark_rule(color="#222").encode(x="low:Q", x2="high:Q", color=altair.value("#222"))
+    figures = base.mark_text(align="left", dx=4).encode(
+        x="high:Q", text=altair.Text("accuracy:Q", format=".3f"), color=altair.value("#222")
+    )
+    drawn = base.mark_bar() + spread + figures
+    return drawn.properties(width=480, height=28 * len(rows), title="Held-out texts")
+
+
 def accuracies(rows: list[dict[str, Any]], measure: str) -> altair.FacetChart:
     """Draw accuracy against length with intervals, a small chart for each family.
 
@@ -74,8 +90,8 @@ def accuracies(rows: list[dict[str, Any]], measure: str) -> altair.FacetChart:
     return layered.facet(facet=altair.Facet("family:N", sort=order, title=None), columns=4)
 
 
-def curves(points: list[dict[str, Any]], order: list[str]) -> altair.Chart:
-    """Draw validation loss against training time. Points: name, seconds, valid_loss."""
+def curves(points: list[dict[str, Any]], order: list[str], of: str = "token") -> altair.Chart:
+    """Draw validation loss against training time. Points: name, seconds, valid_loss; `of` has the loss."""
     colour = altair.Color("name:N", sort=order, scale=altair.Scale(domain=order, range=COLOURS), title=None)
     return (
         altair.Chart(altair.Data(values=points))
@@ -83,7 +99,7 @@ def curves(points: list[dict[str, Any]], order: list[str]) -> altair.Chart:
         .encode(
             x=altair.X("seconds:Q", title="seconds of training"),
             y=altair.Y(
-                "valid_loss:Q", title="validation loss (nats a token)", scale=altair.Scale(zero=False)
+                "valid_loss:Q", title=f"validation loss (nats a {of})", scale=altair.Scale(zero=False)
             ),
             color=colour,
             tooltip=["name:N", "seconds:Q", "valid_loss:Q"],
@@ -125,7 +141,7 @@ def _cell(nll: float, best: bool) -> str:
 def page(
     title: str,
     facts: dict[str, str],
-    charts: list[altair.Chart],
+    charts: list[Any],
     table: list[dict[str, Any]],
     notes: list[str],
     passages: list[Passage],

@@ -261,6 +261,16 @@ class _Told:
 
 
 @torch.inference_mode()
+def distributions(model: LanguageModel, reading: Reading) -> Iterator[Tensor]:
+    """Yield (T, V), slice by slice: the log-probabilities of the token after each position of the text."""
+    ids = reading.ids[:-1] if reading.ended else reading.ids
+    first, last = _window(len(ids), model.context, None)
+    prediction, _ = model(torch.tensor([ids[first:last]], device=model.device), _begin(model, reading))
+    for part, _, _ in _predictions(model, reading, ids, prediction, (first, last)):
+        yield part.log_probs()[0].cpu()
+
+
+@torch.inference_mode()
 def distribution(model: LanguageModel, reading: Reading, place: int) -> Tensor:
     """(V): the log-probabilities of the token after a position, as `observe` computes them."""
     ids = reading.ids[:-1] if reading.ended else reading.ids

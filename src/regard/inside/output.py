@@ -1,23 +1,19 @@
-"""Write a record, or an array from another tool, to a file. The ending of the name chooses the format."""
+"""A record as a table or a picture, and pictures as files. The ending of the name chooses the format."""
 
 import csv
 import io
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
-import torch
 
 from regard.errors import UserError
 from regard.inside.drawing import chart_to_svg, svg_to_png
 from regard.inside.image_pictures import overlays, region_maps
-from regard.inside.page import page
-from regard.inside.pictures import Panel, arcs, bars, before_and_after, draw, heat_map, mosaic
-from regard.inside.record import Map, Record
+from regard.inside.pictures import Panel, arcs, bars, heat_map, mosaic
+from regard.inside.record import Record
 from regard.machine.disk import write_atomically
-from regard.parts.look import Site
 from regard.tables import visible
 
 Form = Literal["auto", "map", "arcs", "mosaic", "parts"]
@@ -32,25 +28,6 @@ def check_ending(out: Path, endings: Sequence[str] = ENDINGS) -> None:
         raise UserError(f"{out}: `out` writes {', '.join(endings[:-1])} or {endings[-1]}")
     if not out.parent.is_dir():
         raise UserError(f"{out.parent}: no such folder; make it first, or write elsewhere with `out`")
-
-
-def write_record(
-    record: Record, out: Path, title: str, form: Form = "auto", before: Record | None = None
-) -> None:
-    """Write an offline page (.html), all numbers (.json), a table (.tsv) or a picture (.svg, .png)."""
-    check_ending(out)
-    if out.suffix == ".html":
-        write_atomically(out, page(record, title, before).encode())
-    elif out.suffix == ".json":
-        write_atomically(out, json.dumps(record.to_json(), allow_nan=False).encode())
-    elif out.suffix == ".tsv":
-        write_atomically(out, table(record).encode())
-    else:
-        if before is None:
-            drawn = picture(record, form, title)
-        else:
-            drawn = before_and_after(picture(before, form), picture(record, form), title)
-        write_picture(drawn, out)
 
 
 def table(record: Record) -> str:
@@ -121,45 +98,6 @@ def _parts(record: Record) -> str:
         shown.append((f"{len(rest)} smaller terms", sum(value for _, value in rest)))
     title = f"the {record.parts.of} of “{record.tokens[place + 1]}” ({place + 1}) is the sum of"
     return bars(np.array([value for _, value in shown]), [name for name, _ in shown], title)
-
-
-def write_drawing(
-    array: np.ndarray,
-    out: Path,
-    rows: Sequence[str] | None = None,
-    columns: Sequence[str] | None = None,
-    title: str = "",
-) -> None:
-    """Write a picture or a page of weights from any tool, an array of 1 to 4 axes."""
-    check_ending(out, (".svg", ".png", ".html"))
-    drawn = draw(array, rows, columns, title)  # draw() also checks the array
-    if out.suffix in PICTURES:
-        write_picture(drawn, out)
-        return
-    if array.ndim < 2 or (rows is not None and rows != columns) or array.shape[-1] != array.shape[-2]:
-        raise UserError(
-            f"{out}: the page is for a text that looks at itself; draw other weights as .svg or .png"
-        )
-    tokens = list(columns) if columns is not None else [str(number) for number in range(array.shape[-1])]
-    write_record(_as_record(array, tokens), out, title)
-
-
-def _as_record(array: np.ndarray, tokens: list[str]) -> Record:
-    shape = array.shape[-3:] if array.ndim > 2 else (1, *array.shape)
-    numbers = torch.from_numpy(np.ascontiguousarray(array, dtype=np.float32)).reshape(-1, *shape)
-    size, maps = len(tokens), {}
-    for number, numbers_HQK in enumerate(numbers):
-        name = f"layer{number}" if len(numbers) > 1 else "weights"
-        heads = tuple(f"head {head}" for head in range(len(numbers_HQK)))
-        maps[name] = Map(
-            Site(name, "BHTS", "weights"),
-            heads,
-            tuple(range(size)),
-            tuple(tokens),
-            tuple(tokens),
-            numbers_HQK,
-        )
-    return Record(tokens, list(range(size)), [None] * size, [[] for _ in tokens], maps=maps)
 
 
 def write_chart(chart: Any, out: Path) -> None:

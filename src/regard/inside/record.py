@@ -215,10 +215,10 @@ class Record(Table):
         return rows
 
     def _repr_html_(self) -> str:
-        """In a notebook: the page, in a frame of its own."""
-        from regard.inside.page import frame, page
+        """In a notebook: a picture of the maps, or of the last prediction."""
+        from regard.inside.output import picture
 
-        return frame(page(self, "regard look"))
+        return picture(self)
 
 
 def pool(weights_HQK: Tensor, block: int, how: Literal["max", "mean"]) -> Tensor:

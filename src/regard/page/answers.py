@@ -1,6 +1,6 @@
 """A record, and distributions, as the page's answers to questions about a text.
 
-Shape legend: V vocabulary.
+Shape legend: T positions, V vocabulary.
 """
 
 from collections.abc import Callable, Sequence
@@ -9,8 +9,11 @@ import torch
 from torch import Tensor
 
 from regard.inside.image_pictures import png_uri
+from regard.inside.observe import Reading, distributions
 from regard.inside.record import Map, Record, ShownImage
+from regard.models.contract import LanguageModel
 from regard.page import protocol
+from regard.tokens.contract import Tokenizer
 from regard.tokens.word_groups import word_groups
 
 TERMS = 12  # the largest terms of a prediction
@@ -22,7 +25,8 @@ def read_of(
 ) -> protocol.Read:
     """Return the predictions of a record, and its sites. `words`: the subwords were joined, or were words."""
     axes = list[list[str]]()
-    causal = record.labels is None and not record.fills
+    # weights that come from no model (without a vocabulary) may look ahead
+    causal = vocabulary > 0 and record.labels is None and not record.fills
     shown = [site_map for site_map in record.maps.values() if site_map.site.holds != "scores"]
     sites = [_site(site_map, axes, causal) for site_map in shown]
     return protocol.Read(
@@ -45,6 +49,8 @@ def read_of(
         terms_of=None if record.parts is None else record.parts.of,
         labels=_labels(record, before or record),
         image=picture_of(record.image),
+        right=None if record.right is None else sorted(record.right),
+        fills=record.fills,
     )
 
 
@@ -68,6 +74,19 @@ def next_of(
         true_rank_after=rank(after_V),
         moved=float((after_V - before_V).abs().sum() / 2),
     )
+
+
+def compared(
+    before: LanguageModel, after: LanguageModel, reading: Reading, tokenizer: Tokenizer, top: int
+) -> list[protocol.Next]:
+    """Compare the distributions of two models after each position of a text."""
+    answers = list[protocol.Next]()
+    pairs = zip(distributions(before, reading), distributions(after, reading), strict=True)
+    for before_TV, after_TV in pairs:
+        for before_V, after_V in zip(before_TV.exp(), after_TV.exp(), strict=True):
+            true = reading.ids[len(answers) + 1] if len(answers) + 1 < len(reading.ids) else None
+            answers.append(next_of(before_V, after_V, tokenizer.name, true, top))
+    return answers
 
 
 def _labels(record: Record, before: Record) -> protocol.Next | None:

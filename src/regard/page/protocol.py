@@ -4,7 +4,9 @@
 about a text repeats the whole text: a server that has forgotten a reading computes it again.
 """
 
-from dataclasses import dataclass, field
+import json
+import math
+from dataclasses import asdict, dataclass, field
 from typing import Annotated, Any, Literal
 
 from pydantic import Field
@@ -144,6 +146,8 @@ class SiteInfo:
     ahead: int  # 1: a row has the name of the token after its position
     extra: bool  # the last column is no position of the text
     most: float  # the largest magnitude of values; 1 for weights
+    block: int = 1  # the smallest block of cells that the map can show: above 1 in the file of a long text
+    known: list[int] | None = None  # the rows whose numbers can be asked; None: all
 
 
 @dataclass(frozen=True)
@@ -201,6 +205,8 @@ class Read:
     terms_of: Literal["probability", "score"] | None
     labels: Next | None  # of a classifier: the distribution of all labels
     image: Picture | None
+    right: list[tuple[int, int]] | None = None  # the gold links as (row, column), if they are known
+    fills: bool = False  # `likeliest` has the words of each blank, and not the next words
 
 
 @dataclass(frozen=True)
@@ -286,3 +292,16 @@ ANSWERS = (
     Progress,
     Answer,
 )
+
+
+def to_json(message: Any) -> str:
+    """Return an answer as JSON. Infinite numbers become null: JSON has no infinity."""
+    return json.dumps(_finite(asdict(message)), ensure_ascii=False, separators=(",", ":"))
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _finite(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(item) for item in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -28,8 +28,10 @@ from regard.inside.source_reading import translation_reading
 from regard.inside.training_film import load_frame
 from regard.models.model import Model
 from regard.page import messages, protocol
-from regard.page.answers import digits, next_of, read_of
+from regard.page.answers import compared, digits, next_of, read_of
 from regard.page.cells import band, small_maps, tile
+from regard.page.recorded import RecordedModel
+from regard.page.recording import recorded
 from regard.page.scenes import chosen_image, scenes
 from regard.page.training import trained
 from regard.probabilities.decoder import Writing, generate
@@ -130,8 +132,20 @@ class Readings:
     def read(self, question: protocol.ReadQuestion) -> protocol.Read:
         record = self.record(question)
         before = self.record(question, with_edits=False) if question.edits else None
-        run = self.run
-        return read_of(record, before, run.tokenizer.kind, run.tokenizer.size, question.words)
+        return read_of(record, before, self.run.tokenizer.kind, self.run.tokenizer.size, question.words)
+
+    def recorded(self, info: protocol.RunInfo, question: protocol.ReadQuestion) -> RecordedModel:
+        """Return all answers about a text, for a file."""
+        before, next = None, list[protocol.Next]()
+        if question.edits:
+            before = self.record(question, with_edits=False)
+            if self.run.model.label_count is None:
+                plain = self.model_under(question, with_edits=False).language_model
+                changed = self.model_under(question).language_model
+                next = compared(plain, changed, self.reading(question), self.run.tokenizer, question.top)
+        return recorded(
+            info, self.record(question), before, next, self.run.tokenizer.size, words=question.words
+        )
 
     def rows(self, question: protocol.RowsQuestion) -> protocol.Rows:
         part_HQK = self.record(question.of).map(question.site).tile(list(question.rows))

@@ -5,14 +5,11 @@ hangs on a long computation.
 """
 
 import asyncio
-import dataclasses
-import json
-import math
 import secrets
 import sys
 import traceback
 from collections.abc import AsyncIterator, Callable
-from concurrent.futures import CancelledError, Future
+from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
 from importlib.resources import files
 from operator import attrgetter
 from typing import Any, final
@@ -22,9 +19,9 @@ from starlette.responses import StreamingResponse
 
 from regard.boundary import parse_json
 from regard.errors import MachineError, UserError
-from regard.page import messages, protocol
+from regard.page import messages, protocol, recorded
 from regard.page.catalogue import Catalogue
-from regard.page.protocol import Answer, Runs
+from regard.page.protocol import Answer, Runs, to_json
 from regard.page.training import Training
 from regard.serving.workers import Worker
 
@@ -64,6 +61,7 @@ class Lab:
         self._workers = dict[str, Worker[Any]]()
         self._tickets = dict[str, Future[Any]]()
         self._streams = 0
+        self._files = ThreadPoolExecutor(1)  # puts what the workers recorded into files
 
     def app(self) -> FastAPI:
         app = FastAPI(docs_url=None, redoc_url=None, openapi_url=None)
@@ -74,6 +72,7 @@ class Lab:
         app.add_api_route("/api/training", self.progress, methods=["GET"])
         app.add_api_route("/api/train", self.train, methods=["POST"])
         app.add_api_route("/api/wait", self.wait, methods=["POST"])
+        app.add_api_route("/api/save", self.save, methods=["POST"])
         for name, (kind, method) in ASKED.items():
             app.add_api_route(f"/api/{name}", self._asker(kind, method), methods=["POST"])
         for name, (kind, method) in STREAMED.items():
@@ -113,6 +112,20 @@ class Lab:
             return _json(Answer("failed", error=_reason(error)))
         future = self._tickets.pop(ticket, None)
         return _json(Answer("dropped")) if future is None else await self._answer(future, request)
+
+    async def save(self, request: Request) -> Response:
+        """Answer with a file that opens offline."""
+        try:
+            question = parse_json(recorded.SaveQuestion, await request.body(), "the question")
+            view = request.headers.get("x-lab-view", "")[:100]
+            infos = {info.id: info for info in self._catalogue.infos()}
+            futures = []
+            for of in question.of:
+                worker = self._worker(of.run)  # refuses a run that is not in the list
+                futures.append(worker.ask(f"{view}/{of.run}", _recording(infos[of.run], of)))
+        except UserError as error:
+            return _json(Answer("failed", error=_reason(error)))
+        return await self._answer(self._files.submit(_file, question.view, futures), request)
 
     async def _answer(self, future: Future[Any], request: Request) -> Response:
         """Wait for an answer, but not long, and not if the page is gone."""
@@ -200,6 +213,18 @@ class Lab:
             self._worker(info.id).ask("warm", lambda opened: None)
 
 
+def _file(view: str, futures: list[Future[Any]]) -> bytes:
+    from regard.page.recording import page  # imports torch
+
+    models = [future.result() for future in futures]
+    title = " · ".join(model.info.name for model in models)
+    return page(recorded.Recording(title, view, models), f"regard · {title}").encode()
+
+
+def _recording(info: protocol.RunInfo, of: protocol.ReadQuestion) -> Callable[[Any], Any]:
+    return _worded(lambda opened: opened.readings.recorded(info, of))
+
+
 def _open_lessons() -> Any:
     from regard.page.lessons import Lessons  # imports torch, in the worker's thread
 
@@ -263,21 +288,8 @@ def _bundled(name: str) -> bytes:
 
 
 def _event(answer: Answer) -> str:
-    return f"data: {_dumped(answer)}\n\n"
+    return f"data: {to_json(answer)}\n\n"
 
 
 def _json(value: Any) -> Response:
-    return Response(_dumped(value), media_type="application/json")
-
-
-def _dumped(value: Any) -> str:
-    return json.dumps(_finite(dataclasses.asdict(value)), ensure_ascii=False, separators=(",", ":"))
-
-
-def _finite(value: Any) -> Any:
-    """Infinite numbers become null: JSON has no infinity."""
-    if isinstance(value, dict):
-        return {key: _finite(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_finite(item) for item in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value
+    return Response(to_json(value), media_type="application/json")

@@ -9,8 +9,9 @@ from torch import Tensor
 
 from regard.boundary import check_ranges
 from regard.errors import UserError
-from regard.inside.output import check_ending, write_record
+from regard.inside.output import check_ending
 from regard.inside.record import Map, Record
+from regard.page.files import write_record
 from regard.parts.look import Site
 from regard.probabilities.attention_links import (
     Way,

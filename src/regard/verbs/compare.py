@@ -1,7 +1,6 @@
 """regard compare: several families on one text under one budget each."""
 
 import dataclasses
-import json
 import math
 import time
 from collections.abc import Callable
@@ -35,7 +34,6 @@ from regard.text.builtin import BUILT_IN
 from regard.text.documents import Document
 from regard.text.files import read
 from regard.tokens.choose import Kind
-from regard.training.log import METRICS, TIMING
 from regard.training.options import TrainingOptions, with_defaults
 from regard.training.task import Listener, ignore_reports
 from regard.verbs.arguments import Files, Names
@@ -58,7 +56,14 @@ from regard.verbs.compare_plan import (
     text_files,
     write_parts,
 )
-from regard.verbs.compare_report import REPORT, conditions, for_people, print_table, write_report
+from regard.verbs.compare_report import (
+    REPORT,
+    conditions,
+    for_people,
+    print_table,
+    training_curve,
+    write_report,
+)
 from regard.verbs.parsing import parse
 from regard.verbs.printing import print_json, show
 from regard.verbs.train import Trained, train
@@ -312,28 +317,9 @@ def _measured(name: str, seed: int, trained: Trained, test: tuple[str, ...]) -> 
         seconds=trained.seconds,
         training_tokens_per_second=trained.tokens / trained.seconds,
         measure=summarise(run.language_model, run.tokenizer, text, nll_N, began),
-        curve=_curve(folder),
+        curve=training_curve(folder),
     )
     return result, Column(name, run.tokenizer, text, nll_N)
-
-
-def _curve(folder: Path) -> list[dict[str, float]]:
-    """Validation loss against seconds of training."""
-    if not (folder / METRICS).exists():
-        return []
-    try:
-        lines = [
-            [json.loads(line) for line in (folder / name).read_text("utf-8").splitlines()]
-            for name in (METRICS, TIMING)
-        ]
-        return [
-            {"seconds": timing["seconds"], "valid_loss": metric["valid_loss"]}
-            for metric, timing in zip(*lines, strict=True)
-        ]
-    except (ValueError, KeyError, TypeError):
-        raise UserError(
-            f"{folder}: {METRICS} or {TIMING} is damaged; remove both to go on without a curve"
-        ) from None
 
 
 def main(arguments: list[str]) -> None:
@@ -352,8 +338,7 @@ def main(arguments: list[str]) -> None:
     print_table([shown(row) for row in comparison.table()])
     for note in comparison.notes:
         show(note)
-    report = "report.html" if isinstance(comparison, Comparison) else "report.md"
-    show(f"\n{comparison.out}/{report} shows it.")
+    show(f"\n{comparison.out}/report.html shows it.")
 
 
 def _tell_result(result: Result | LabelResult) -> None:

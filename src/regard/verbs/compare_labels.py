@@ -4,6 +4,7 @@ import json
 import statistics
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
+from datetime import datetime
 from pathlib import Path
 from typing import Any, get_args
 
@@ -11,6 +12,9 @@ import torch
 
 from regard.boundary import parse_json
 from regard.errors import Interrupted, UserError
+from regard.inside import charts
+from regard.inside.output import write_chart
+from regard.machine.device import describe_machine
 from regard.machine.disk import lock_folder, write_atomically, write_json
 from regard.models.encoders import EncoderName
 from regard.parts.pooling import PoolName
@@ -20,14 +24,16 @@ from regard.runs.formats import load
 from regard.runs.formats.folder import CONFIG, TRAINING, check_free
 from regard.runs.labelled import require_labeller
 from regard.runs.run import Run
-from regard.tables import Table, TableRows
+from regard.tables import Table, TableRows, harmless
 from regard.text.labelled import Labelled, check_labels, hold_out, read_labelled
 from regard.tokens.rows import encode_rows
 from regard.training.task import Listener
 from regard.verbs.arguments import Files
+from regard.verbs.compare_report import training_curve, write_markdown
 from regard.verbs.train import train
 
-PLAN, RESULTS, REPORT, TEXTS = "labels-plan.json", "results.json", "report.md", "text"
+PLAN, RESULTS, TEXTS = "labels-plan.json", "results.json", "text"
+MOST_LABELS = 12  # the labels that the report names
 ECE = "ECE, the expected calibration error, is the mean gap between probability and accuracy."
 SPLIT = 11  # the seed of the test texts; validation texts are split from the rest by each training
 
@@ -40,6 +46,10 @@ class LabelPlan:
     minutes: float | None
     seeds: int
     labels: tuple[str, ...]
+    # For the report: the files, the beginning of the comparison, and the machine.
+    sources: tuple[str, ...] = ()
+    began: str = ""
+    machine: str = ""
 
 
 @dataclass(frozen=True)
@@ -52,6 +62,7 @@ class LabelResult:
     parameters: int
     seconds: float
     measure: LabelMeasure
+    curve: list[dict[str, float]]  # points with the keys seconds and valid_loss
 
 
 @dataclass(frozen=True)
@@ -123,16 +134,37 @@ def compare_labels(
         raise UserError("`columns` goes with `labelled`: name the file that has these columns")
     whole = read_labelled([*map(str, files)], columns.split(",") if columns else ())
     check_labels(whole)
+    train_part, test = _split(whole)
     check_free(out)
     with lock_folder(out):
         check_free(out)
-        train_part, test = hold_out(whole, seed=SPLIT)
-        plan = LabelPlan(names=plan_names, minutes=minutes, seeds=seeds, labels=tuple(train_part.names()))
+        plan = LabelPlan(
+            names=plan_names,
+            minutes=minutes,
+            seeds=seeds,
+            labels=tuple(train_part.names()),
+            sources=tuple(map(str, files)),
+            began=datetime.now().astimezone().isoformat(" ", "minutes"),
+            machine=describe_machine(),
+        )
         (out / TEXTS).mkdir()
         for name, part in {"train": train_part, "test": test}.items():
             _write(part, out / TEXTS / f"{name}.jsonl")
         write_json(asdict(plan), out / PLAN)
         return _carry_out(plan, out, listener, finished)
+
+
+def _split(whole: Labelled) -> tuple[Labelled, Labelled]:
+    """Return the training and the test texts, of which the first leave validation texts to each training."""
+    try:
+        train_part, test = hold_out(whole, seed=SPLIT)
+        hold_out(train_part)
+    except UserError:
+        raise UserError(
+            f"{whole.name}: there are too few texts to hold some out for validation and others for the "
+            "measure: give 4 or more of a label"
+        ) from None
+    return train_part, test
 
 
 def finish_labels(out: Path, listener: Listener, finished: Finished) -> LabelComparison:
@@ -175,17 +207,51 @@ def _carry_out(plan: LabelPlan, out: Path, listener: Listener, finished: Finishe
             names = run.config.labels
             measure = measure_labels(model, rows, torch.tensor(test.numbers(names)), names)
             parameters, seconds = model.parameter_count(), run.config.seconds
-            results.append(LabelResult(name, seed, folder.name, parameters, seconds, measure))
+            curve = training_curve(folder)
+            results.append(LabelResult(name, seed, folder.name, parameters, seconds, measure, curve))
             finished(results[-1])
     comparison = LabelComparison(out, results, _notes(results))
     write_json(comparison.to_json(), out / RESULTS)
-    shown = [for_people(row) for row in comparison.table()]
-    lines = ["| " + " | ".join(shown[0]) + " |", "|" + " --- |" * len(shown[0])]
-    lines += ["| " + " | ".join(row.values()) + " |" for row in shown]
-    write_atomically(
-        out / REPORT, "\n".join(["# Comparison", "", *lines, "", *comparison.notes, ""]).encode()
-    )
+    _write_report(plan, comparison)
     return comparison
+
+
+def _write_report(plan: LabelPlan, comparison: LabelComparison) -> None:
+    """Write report.md, comparison.svg and report.html."""
+    out, table, results = comparison.out, comparison.table(), comparison.results
+    facts, shown = _conditions(plan, results[0].measure), [for_people(row) for row in table]
+    write_markdown(out, facts, shown, comparison.notes)
+    bars = charts.shares([_with_interval(row, results) for row in table])
+    write_chart(bars, out / "comparison.svg")
+    first = [result for result in results if result.seed == 1]
+    points = [{"name": result.name, **point} for result in first for point in result.curve]
+    curves = charts.curves(points, [row["name"] for row in table], "text")
+    page = charts.page("Comparison", facts, [bars, curves], shown, comparison.notes, [])
+    write_atomically(out / "report.html", page.encode())
+
+
+def _conditions(plan: LabelPlan, measure: LabelMeasure) -> dict[str, str]:
+    """Return the conditions under which the figures hold, by name."""
+    stops = "until the held-out loss no longer falls"
+    length = stops if plan.minutes is None else f"{plan.minutes:g} minutes"
+    seeds = "one seed" if plan.seeds == 1 else f"{plan.seeds} seeds"
+    return {
+        "Texts": f"{', '.join(map(harmless, plan.sources))}; measured on {measure.texts:,} of them",
+        "Labels": f"{len(plan.labels)}: {', '.join(map(harmless, plan.labels[:MOST_LABELS]))}"
+        + (", ..." if len(plan.labels) > MOST_LABELS else ""),
+        "Budget": f"{length}, each; {seeds}",
+        "Machine": harmless(plan.machine),
+        "Date": harmless(plan.began),
+    }
+
+
+def _with_interval(row: dict[str, Any], results: list[LabelResult]) -> dict[str, Any]:
+    """Return the ends of an interval: over seeds, or of one accuracy on these texts (Wilson)."""
+    if row["interval"] is None:
+        (low, high) = next(one.measure.accuracy_interval for one in results if one.name == row["name"])
+    else:
+        low, high = row["accuracy"] - row["interval"], row["accuracy"] + row["interval"]
+    return {"name": row["name"], "accuracy": row["accuracy"], "low": max(0.0, low), "high": min(1.0, high)}
 
 
 def _trained(plan: LabelPlan, name: str, seed: int, out: Path, folder: Path, listener: Listener) -> Run:
@@ -209,7 +275,7 @@ def _notes(results: list[LabelResult]) -> list[str]:
     chance = (
         f"On these {measure.texts:,} test texts, chance alone moves one accuracy by {(high - low) / 2:.3f}"
     )
-    return [always, f"{chance} (95%, Wilson); intervals in the table are over seeds.", ECE]
+    return [always, f"{chance} (95%, Wilson); intervals of several seeds are over seeds.", ECE]
 
 
 def for_people(row: dict[str, Any]) -> dict[str, str]:

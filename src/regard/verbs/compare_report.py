@@ -1,14 +1,17 @@
 """The report of a comparison: report.md, report.html, comparison.svg and ladder.tsv in its folder."""
 
+import json
 from pathlib import Path
 from typing import Any
 
+from regard.errors import UserError
 from regard.inside import charts
 from regard.inside.output import write_chart
 from regard.machine.disk import write_atomically
 from regard.probabilities.ladder import Ladder
 from regard.probabilities.ranking import Result
 from regard.tables import harmless
+from regard.training.log import METRICS, TIMING
 from regard.verbs.compare_plan import MINUTES, Plan
 
 DOCUMENTS = {"file": "file", "line": "line", "blank": "part between blank lines"}
@@ -44,6 +47,25 @@ def conditions(plan: Plan, results: list[Result]) -> dict[str, str]:
     }
 
 
+def training_curve(folder: Path) -> list[dict[str, float]]:
+    """Return validation loss against seconds of training, from the log of a run."""
+    if not (folder / METRICS).exists():
+        return []
+    try:
+        lines = [
+            [json.loads(line) for line in (folder / name).read_text("utf-8").splitlines()]
+            for name in (METRICS, TIMING)
+        ]
+        return [
+            {"seconds": timing["seconds"], "valid_loss": metric["valid_loss"]}
+            for metric, timing in zip(*lines, strict=True)
+        ]
+    except (ValueError, KeyError, TypeError):
+        raise UserError(
+            f"{folder}: {METRICS} or {TIMING} is damaged; remove both to go on without a curve"
+        ) from None
+
+
 def write_report(
     out: Path,
     table: list[dict[str, Any]],
@@ -54,11 +76,7 @@ def write_report(
 ) -> None:
     """Draw and write everything but results.json, which is written before: drawings can be made again."""
     shown = [for_people(row) for row in table]
-    lines = ["| " + " | ".join(shown[0]) + " |", "|" + " --- |" * len(shown[0])]
-    lines += ["| " + " | ".join(row.values()) + " |" for row in shown]
-    listed = [f"- {name}: {fact}" for name, fact in facts.items()]
-    report = ["# Comparison", "", *listed, "", *lines, "", *notes, ""]
-    write_atomically(out / "report.md", "\n".join(report).encode())
+    write_markdown(out, facts, shown, notes)
     for number, ladder in enumerate(ladders, 1):
         ladder.write(out / ("ladder.tsv" if number == 1 else f"ladder-{number}.tsv"))
     bars = charts.bars([row for row in table if row["rank"] is not None])
@@ -71,6 +89,15 @@ def write_report(
     passages = [(ladder.tokens, ladder.names, ladder.nll_NM.tolist()) for ladder in several]
     page = charts.page("Comparison", facts, parts, shown, notes, passages)
     write_atomically(out / "report.html", page.encode())
+
+
+def write_markdown(out: Path, facts: dict[str, str], shown: list[dict[str, str]], notes: list[str]) -> None:
+    """Write report.md: the conditions, the table, and the notes."""
+    lines = ["| " + " | ".join(shown[0]) + " |", "|" + " --- |" * len(shown[0])]
+    lines += ["| " + " | ".join(row.values()) + " |" for row in shown]
+    listed = [f"- {name}: {fact}" for name, fact in facts.items()]
+    report = ["# Comparison", "", *listed, "", *lines, "", *notes, ""]
+    write_atomically(out / "report.md", "\n".join(report).encode())
 
 
 def print_table(rows: list[dict[str, str]]) -> None:

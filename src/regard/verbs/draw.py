@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import numpy as np
 
 from regard.errors import UserError
-from regard.inside.output import write_drawing
+from regard.page.files import write_drawing
 from regard.verbs.options import Argument
 from regard.verbs.parsing import parse
 from regard.verbs.printing import print_json, show

@@ -1,22 +1,23 @@
 """regard look RUN: the predictions and the attention of a run on a text, position by position."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Annotated, Any
 
 from regard.boundary import check_ranges
 from regard.errors import UserError, notify
 from regard.inside.by_words import by_words
-from regard.inside.edit_files import edits_in_words
+from regard.inside.edit_files import edits_in_words, edits_to_json
 from regard.inside.edit_model import edited, given_edits, save_edits
 from regard.inside.observe import Reading, Wanted, observe, plain_reading
 from regard.inside.observe_blanks import observe_blanks
 from regard.inside.observe_labels import observe_labels
-from regard.inside.output import Form, check_ending, write_record
-from regard.inside.page import frame, page
+from regard.inside.output import Form, check_ending
 from regard.inside.record import Record
 from regard.inside.source_reading import translation_reading
+from regard.page.files import write_record
+from regard.page.recording import Source, file_of, frame
 from regard.probabilities.links import check_links, parse_line
 from regard.ranges import Rows
 from regard.runs.formats import as_run
@@ -40,6 +41,8 @@ class Looked(Table):
     record: Record
     before: Record | None = None
     edits: str | None = None  # the edits in one line
+    source: Source = field(default=Source("a run"), repr=False, compare=False)
+    title: str = field(default="regard look", repr=False, compare=False)
 
     def to_json(self) -> dict[str, Any]:
         data = self.record.to_json()
@@ -54,8 +57,7 @@ class Looked(Table):
         return [{**row, "surprisal_before": nll} for row, nll in pairs]
 
     def _repr_html_(self) -> str:
-        title = "regard look" if self.edits is None else f"regard look · edited: {self.edits}"
-        return frame(page(self.record, title, self.before))
+        return frame(file_of(self.title, self.record, self.before, self.source))
 
 
 @check_ranges
@@ -111,16 +113,22 @@ def look(
     wanted = Wanted([sites] if isinstance(sites, str) else sites, rows, heads, top)
     edits = None if edit is None else given_edits(opened, edit)
     changed = edited(opened, edits)
-    observed = _observer(changed, text, image, target, gold, words, wanted)
+    observed, reading = _observer(changed, text, image, target, gold, words, wanted)
     record = observed(changed)
     before = None if edits is None else observed(opened)
     if gold is not None:
         record = _framed(record, gold, text, str(target))
-    looked = Looked(record, before, None if edits is None else edits_in_words(edits))
+    given = () if edits is None else tuple(edits_to_json(edits, None)["edits"])
+    name = run if isinstance(run, str | Path) else opened.folder or "a run"
+    said = target if isinstance(target, str) else None
+    source = Source(str(name), opened, changed if given else None, reading, text, said, words, given)
+    in_words = None if edits is None else edits_in_words(edits)
+    title = f"{opened.model.family} · {name}" + ("" if in_words is None else f" · edited: {in_words}")
+    looked = Looked(record, before, in_words, source, title)
     if edits is not None and not words:
         _tell_late(changed, record)
     if out is not None:
-        write_record(record, Path(out), _title(opened, run, looked), form, before)
+        write_record(record, Path(out), title, form, before, source)
     return looked
 
 
@@ -143,17 +151,13 @@ def _save(run: Run, edit: Edits, path: str | Path) -> None:
     save_edits(run, edit, path)
 
 
-def _title(opened: Run, run: RunLike, looked: Looked) -> str:
-    name = run if isinstance(run, str | Path) else opened.folder or "a run"
-    return f"{opened.model.family} · {name}" + ("" if looked.edits is None else f" · edited: {looked.edits}")
-
-
 def _observer(
     run: Run, text: str, image: File, target: Target, gold: str | None, words: bool, wanted: Wanted
-) -> Callable[[Run], Record]:
-    """Return the function that makes the record of a run: of this run, and of the same run without edits."""
+) -> tuple[Callable[[Run], Record], Reading | None]:
+    """Return the function that makes the record of a run (with and without edits), and what the run reads."""
     if words and run.tokenizer.kind == "word":
         raise UserError("this run reads words already; `words` is for bpe, char and byte tokens")
+    reading = None
     if run.model.reads == "blanks":
         _refuse_of_others(run, image, target, gold)
 
@@ -168,11 +172,12 @@ def _observer(
 
     else:
         _refuse_of_others(run, image, target, gold)
+        every = replace(wanted, top=max(wanted.top, len(run.config.labels)))
 
         def observed(run: Run) -> Record:
-            return observe_labels(require_labeller(run), run.tokenizer, run.config.labels, text, wanted)
+            return observe_labels(require_labeller(run), run.tokenizer, run.config.labels, text, every)
 
-    return lambda run: by_words(observed(run)) if words else observed(run)
+    return (lambda run: by_words(observed(run))) if words else observed, reading
 
 
 def _reading(run: Run, text: str, image: File, target: Target, gold: str | None, words: bool) -> Reading:

@@ -59,6 +59,14 @@ class Labels(TextTask[Labeller]):
         train, valid = hold_out(whole, share)
         held = f"{share:.0%} of the texts of each label, {len(valid):,} in all, are held out for validation"
         self.notes.append(f"{held}; `hold` 0 holds nothing out")
+        alone = [name for name in train.names() if name not in set(valid.labels)]
+        if alone:
+            few = (
+                "have too few texts to hold any out"
+                if len(alone) > 1
+                else "has too few texts to hold any out"
+            )
+            self.notes.append(f"{', '.join(alone)} {few}: no figure says how well such texts are labelled")
         return train, valid
 
     def texts(self) -> dict[str, list[dict[str, Any]]]:
