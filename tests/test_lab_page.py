@@ -453,7 +453,7 @@ def test_a_saved_view_opens_offline(visit, browser, tmp_path):
     saved.click("#tab-read")
     saved.wait_for_selector(".ladder tbody tr")  # both models were saved
     saved.set_viewport_size({"width": 360, "height": 640})
-    assert saved.evaluate("document.documentElement.scrollWidth") <= 360
+    until(saved, "document.documentElement.scrollWidth <= 360")
     saved.close()
     assert [one for one in asked if not one.startswith(("file:", "data:"))] == []
 

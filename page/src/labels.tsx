@@ -20,7 +20,7 @@ export function Labels({ labels, name }: { labels: Next; name: string }) {
       {edits.value.length ? (
         <Comparison next={labels} what="label" />
       ) : (
-        <Bars rows={labels.chances.map((one) => ({ word: one.token, p: one.after, here: false }))} />
+        <Bars rows={labels.chances.map((one) => ({ word: one.token, p: one.before, here: false }))} />
       )}
     </section>
   );
