@@ -40,7 +40,7 @@ from regard.training.tasks.plain_text import TextBatches
 
 VOCABULARY, CONTEXT, WORDS, SEGMENT = 50257, 1024, 33278, 35
 DEVICE = torch.device("cuda")
-MACHINE = Machine(DEVICE, bf16=True, peak=1.0)
+MACHINE = Machine(DEVICE, bf16=True, peak=1.0, threads=1)
 PASSES = 3
 
 

@@ -25,7 +25,6 @@ import numpy as np
 import torch
 
 import regard
-from regard.machine.device import choose_machine
 from regard.machine.memory import keep_freed_memory
 from regard.models.contract import LanguageModel, Parts, Prediction, State
 from regard.models.transformer import Transformer
@@ -148,30 +147,12 @@ def losses(nanogpt: Path, work: Path) -> None:
 
 
 def speed(nanogpt: Path, work: Path) -> None:
-    """Tokens a second in the training loop, interleaved."""
-    from model import GPT, GPTConfig
-
-    data = np.memmap(nanogpt / "data" / "regard_bench" / "train.bin", dtype=np.uint16, mode="r")
-    peer = GPT(
-        GPTConfig(block_size=64, vocab_size=65, n_layer=4, n_head=4, n_embd=128, dropout=0.0, bias=False)
-    )
-    their_optimiser = peer.configure_optimizers(0.1, 1e-3, (0.9, 0.99), "cpu")
-
-    def their_step() -> None:  # as in its train.py
-        places = torch.randint(len(data) - 64, (12,))
-        x, y = (
-            torch.stack([torch.from_numpy(data[i + s : i + s + 64].astype(np.int64)) for i in places])
-            for s in (0, 1)
-        )
-        _, loss = peer(x, y)
-        loss.backward()
-        torch.nn.utils.clip_grad_norm_(peer.parameters(), 1.0)
-        their_optimiser.step()
-        their_optimiser.zero_grad(set_to_none=True)
-        loss.item()
-
-    ours = {name: our_step(work, compiled) for name, compiled in (("ours", False), ("ours, compiled", True))}
-    steps = {"nanoGPT": their_step, **ours}
+    """Tokens a second in the training loop, interleaved. A peer stands beside ours at the same precision."""
+    steps = {
+        f"{name}, {'bf16' if bf16 else 'fp32'}": (their_step(nanogpt, bf16) if peer else our_step(work, bf16))
+        for bf16 in (False, True)
+        for name, peer in (("nanoGPT", True), ("ours", False))
+    }
     rates: dict[str, list[float]] = {name: [] for name in steps}
     for step in steps.values():
         for _ in range(5):
@@ -179,28 +160,58 @@ def speed(nanogpt: Path, work: Path) -> None:
     for _ in range(PASSES):
         for name, step in steps.items():
             began = time.perf_counter()
-            with nullcontext() if name == "nanoGPT" else keep_freed_memory():  # as our trainer does
+            with nullcontext() if "nanoGPT" in name else keep_freed_memory():  # as our trainer does
                 for _ in range(STEPS):
                     step()
             rates[name].append(STEPS * 12 * 64 / (time.perf_counter() - began))
     for name, values in rates.items():
-        ratio = statistics.median(v / p for v, p in zip(values, rates["nanoGPT"], strict=True))
+        peers = rates[name.replace("ours", "nanoGPT")]
+        ratio = statistics.median(v / p for v, p in zip(values, peers, strict=True))
         print(f"training, {name}: {shown(values)} tokens/s, {ratio:.2f} times nanoGPT", flush=True)
 
 
-def our_step(work: Path, compiled: bool):
+def their_step(nanogpt: Path, bf16: bool):
+    """A step of nanoGPT's train.py."""
+    from model import GPT, GPTConfig
+
+    data = np.memmap(nanogpt / "data" / "regard_bench" / "train.bin", dtype=np.uint16, mode="r")
+    peer = GPT(
+        GPTConfig(block_size=64, vocab_size=65, n_layer=4, n_head=4, n_embd=128, dropout=0.0, bias=False)
+    )
+    optimiser = peer.configure_optimizers(0.1, 1e-3, (0.9, 0.99), "cpu")
+
+    def step() -> None:
+        places = torch.randint(len(data) - 64, (12,))
+        x, y = (
+            torch.stack([torch.from_numpy(data[i + s : i + s + 64].astype(np.int64)) for i in places])
+            for s in (0, 1)
+        )
+        with torch.autocast("cpu", torch.bfloat16, enabled=bf16):
+            _, loss = peer(x, y)
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(peer.parameters(), 1.0)
+        optimiser.step()
+        optimiser.zero_grad(set_to_none=True)
+        loss.item()
+
+    return step
+
+
+def our_step(work: Path, bf16: bool):
     tokenizer, text = train_tokenizer([(work / "train.txt").read_text()], TokenOptions(tokens="char"))
     model = Transformer(tokenizer.size, Transformer.Config(layers=4, positions="learned")).train()
-    machine, options = choose_machine("auto"), TrainingOptions()
-    optimiser = make_optimisers(model, options)[0]
-    corpus, schedule = Corpus.of(text, tokenizer.start, machine.device), WindowSchedule(text, 64, 12, seed=1)
-    step = torch.compile(Step(model)) if compiled else Step(model)
-    place = [0]
+    options = TrainingOptions(optimiser="adamw")
+    (optimiser,) = make_optimisers(model, options)
+    corpus, schedule = (
+        Corpus.of(text, tokenizer.start, torch.device("cpu")),
+        WindowSchedule(text, 64, 12, seed=1),
+    )
+    step, place = Step(model), [0]
 
     def one() -> None:
         tokens_BT, targets_BT = corpus.rows(schedule.places(0, place[0])[0], tokenizer.padding)
         place[0] += 1
-        with torch.autocast("cpu", torch.bfloat16, enabled=machine.bf16):
+        with torch.autocast("cpu", torch.bfloat16, enabled=bf16):
             loss, _ = step(tokens_BT, targets_BT, None)
         loss.backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)

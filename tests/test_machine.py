@@ -6,8 +6,10 @@ import sys
 import time
 
 import pytest
+import torch
 
-from regard.machine import threads
+from regard.machine import device, threads
+from regard.machine.device import Machine
 
 
 @pytest.mark.parametrize(
@@ -58,3 +60,31 @@ def test_waiting_is_counted_where_there_are_more_threads_than_cores():
             other.wait()
     assert crowded is not None
     assert crowded > 0.3  # two others for every core: two thirds of the time, were the scheduler exactly fair
+
+
+@pytest.mark.parametrize(("slowdown", "chosen"), [(0.5, 4), (2.0, 1)])
+def test_one_thread_trains_where_more_threads_are_slower(monkeypatch, slowdown, chosen):
+    """A clock in the place of the machine: a product with four threads takes `slowdown` of one's time."""
+    now, threads_now = [0.0], [4]
+
+    class Product:
+        def __matmul__(self, other):
+            now[0] += 1.0 if threads_now[0] == 1 else slowdown
+
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+    monkeypatch.setattr(device.torch, "get_num_threads", lambda: threads_now[0])
+    monkeypatch.setattr(device.torch, "set_num_threads", lambda count: threads_now.__setitem__(0, count))
+    monkeypatch.setattr(device.torch, "randn", lambda *sizes, generator: Product())
+    monkeypatch.setattr(device.time, "perf_counter", lambda: now[0])
+    monkeypatch.setattr(device, "best_device", lambda: torch.device("cpu"))
+    assert device.fastest_threads.__wrapped__() == chosen
+    assert threads_now == [4]  # the person's number is set again
+    monkeypatch.setenv("OMP_NUM_THREADS", "4")
+    assert device.fastest_threads.__wrapped__() == 4
+
+
+def test_a_training_has_its_threads_and_gives_them_back():
+    before = torch.get_num_threads()
+    with Machine(torch.device("cpu"), bf16=False, peak=1.0, threads=3).using_threads():
+        assert torch.get_num_threads() == 3
+    assert torch.get_num_threads() == before

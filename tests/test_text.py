@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from regard.errors import UserError
 from regard.text.builtin import built_in_text
-from regard.text.documents import hold_out, split
+from regard.text.documents import split
 from regard.text.files import Source, hold_out_files, read
 
 
@@ -78,6 +78,10 @@ def test_an_empty_line_is_an_empty_document():
 
 def test_blank_lines_end_a_document_and_belong_to_it():
     assert split("a\nb\n \t\n\nc\n", "blank") == ["a\nb\n \t\n\n", "c\n"]
+
+
+def hold_out(text: str) -> tuple[str, ...]:
+    return tuple(source.text for part in hold_out_files([Source("text", text)]) for source in part)
 
 
 def test_held_out_text_is_the_end_cut_at_a_line():

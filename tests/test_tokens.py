@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 
 from regard.errors import UserError
 from regard.text.documents import Document
-from regard.tokens import words
-from regard.tokens.batches import overlapping_windows, whole_documents, window_batches
+from regard.tokens import batches, words
+from regard.tokens.batches import window_batches, window_slices
 from regard.tokens.choose import TokenOptions, train_tokenizer
 from regard.tokens.contract import Tokenizer
 from regard.tokens.saved import parse_tokenizer
@@ -132,29 +132,32 @@ def test_the_newline_is_the_end_of_a_line_document():
         assert tokenizer.decode(ids) == "ab\n\nb\n"
 
 
-def test_every_token_is_a_target_once_whatever_the_windows():
+@pytest.mark.parametrize("tokens", [1 << 20, 6, 1])
+@pytest.mark.parametrize(("context", "stride"), [(None, None), (5, 5), (5, 2), (7, 1)])
+def test_every_token_is_a_target_once_whatever_the_windows(context, stride, tokens: int, monkeypatch):
+    monkeypatch.setattr(batches, "SLICE", tokens)
     text = "ab\ncdefghijklmnopq\n\nrstuv\n"
     tokenizer = trained("char", "line", text)
     encoded = tokenizer.encode(text)
-    for windows in (
-        whole_documents(encoded),
-        overlapping_windows(encoded, 5, 5),
-        overlapping_windows(encoded, 5, 2),
-        overlapping_windows(encoded, 7, 1),
-    ):
-        places, targets, starts = [], [], 0
-        sizes = {"start": tokenizer.start, "padding": tokenizer.padding, "segment": 3, "budget": 13}
+    places, targets, starts = [], [], 0
+    sizes = {"start": tokenizer.start, "padding": tokenizer.padding, "segment": 3, "budget": 13}
+    slices = [*window_slices(encoded, context, stride)]
+    assert len(slices) > 1 or tokens > len(text)
+    for windows in slices:
+        own = []
         for batch in window_batches(encoded, windows, **sizes):
             for rows in batch.segments:
                 assert rows.tokens_BT.shape[0] == batch.given
                 scored = rows.places_BT >= 0
-                places += rows.places_BT[scored].tolist()
+                own += rows.places_BT[scored].tolist()
                 targets += rows.targets_BT[scored].tolist()
                 assert bool(((rows.targets_BT >= 0) == scored).all())
                 starts += int((rows.tokens_BT == tokenizer.start).sum())
-        assert sorted(places) == list(range(len(encoded)))
-        assert [target for _, target in sorted(zip(places, targets, strict=True))] == encoded.ids_N.tolist()
-        assert starts == 4  # one start mark a document
+        places += own
+        assert sorted(own) == list(range(int(windows.scored_W[0]), int(windows.last_W[-1])))
+    assert sorted(places) == list(range(len(encoded)))
+    assert [target for _, target in sorted(zip(places, targets, strict=True))] == encoded.ids_N.tolist()
+    assert starts == 4  # one start mark a document
 
 
 def test_a_character_that_was_split_shows_its_bytes():

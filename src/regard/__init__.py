@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from regard.verbs.scenes import scenes
     from regard.verbs.score import score
     from regard.verbs.senses import senses
+    from regard.verbs.shards import shards
     from regard.verbs.trace import trace
     from regard.verbs.train import train
     from regard.verbs.translate import translate
@@ -68,6 +69,7 @@ _VERBS = (
     "scenes",
     "score",
     "senses",
+    "shards",
     "trace",
     "train",
     "translate",
@@ -117,6 +119,7 @@ __all__ = [
     "scenes",
     "score",
     "senses",
+    "shards",
     "trace",
     "train",
     "translate",

@@ -38,6 +38,7 @@ VERBS = {
     "scenes": "write the built-in scenes as images with captions",
     "draw": "draw a picture of attention weights from any tool",
     "export": "write a run in another format (ARPA, GPT-2, word2vec)",
+    "shards": "list and remove the encoded texts that are kept for the next training",
     "list": "list families, recipes, lessons and puzzles",
 }
 HELP = """usage: regard VERB [OPTIONS]

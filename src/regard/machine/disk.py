@@ -14,7 +14,7 @@ from filelock import FileLock, Timeout
 from safetensors import SafetensorError
 from safetensors.torch import save_file
 
-from regard.errors import Busy, MachineError, UserError
+from regard.errors import Busy, MachineError, UserError, notify
 
 BEGUN = ".regard-"  # begins the temporary names; a process that was killed may leave such a file
 LOCK = ".lock"  # locked by the process that writes into the folder; a dead process holds no lock
@@ -49,6 +49,22 @@ def lock_file(path: Path, name: Path, place: str = "it") -> Iterator[None]:
         # the file is removed while the lock is held: a process that has opened a removed file notices and
         # makes another
         path.unlink(missing_ok=True)
+        lock.release()
+
+
+@contextmanager
+def wait_for_lock(path: Path, why: str) -> Iterator[None]:
+    """Hold a lock. If another process holds it, say why and wait."""
+    lock = FileLock(path)
+    try:
+        lock.acquire(timeout=0)
+    except Timeout:
+        notify(f"{why}: waiting for it")
+        lock.acquire()
+    try:
+        yield
+    finally:
+        path.unlink(missing_ok=True)  # while the lock is held, as in lock_file
         lock.release()
 
 

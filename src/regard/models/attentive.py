@@ -22,6 +22,7 @@ from regard.parts.layers import drop_alike
 from regard.parts.look import Look, Site, at_site, attention_sites, declare, values_at
 from regard.parts.masks import earlier, lookback, padding
 from regard.parts.past import filled_up, newest
+from regard.parts.products import Linear
 from regard.parts.recurrence import CellName, Packed, Recurrence, begin_embedding, pack_left
 from regard.parts.scores import ScoreName, make_score
 from regard.ranges import Count, Layers, Share
@@ -93,7 +94,7 @@ class Attentive(LanguageModel):
         self.score = make_score(config.score, width, width)
         self.mask = earlier & lookback(config.lookback) & padding
         self.copier = Copier(config.copy, width, config.lookback) if config.copy != "none" else None
-        self.join = nn.Linear(2 * width, width) if config.tied else None
+        self.join = Linear(2 * width, width) if config.tied else None
         self.readout = Readout(vocabulary_size, width if config.tied else 2 * width, config.tied)
 
     def sites(self) -> dict[str, Site]:

@@ -26,6 +26,7 @@ from regard.models.trunk_config import MEDIUM, TrunkConfig
 from regard.parts.attention import at_value, weigh
 from regard.parts.layers import drop
 from regard.parts.look import Look, Site, at_site, attention_sites, declare, values_at
+from regard.parts.products import Linear
 from regard.parts.scores import ScaledDot
 from regard.parts.senses import SenseNetwork, sum_senses
 from regard.parts.slots import fixed_size, remember, shortened
@@ -93,7 +94,7 @@ class Backpack(LanguageModel):
         # The embedding is the readout of the senses, without a norm before it.
         nn.init.normal_(self.embedding.weight, std=0.1)
         self.senses = SenseNetwork(config.width, config.senses)
-        self.project = nn.Linear(config.width, 2 * config.width)  # one product computes queries and keys
+        self.project = Linear(config.width, 2 * config.width)  # one product computes queries and keys
         self.score = ScaledDot()
         self.readout = Readout(vocabulary_size, config.width, tied=True)
 

@@ -1,7 +1,7 @@
 """The captioner: a recurrent decoder that attends to the regions of an image (Xu et al. 2015).
 
     H = regions of the image, each a vector with its position (parts/regions.py)
-    s_0 = tanh(W_0 [g_1; ...; g_R]),   g_r = W_g H_r: a few numbers for each region
+    s_0 = tanh(W_0 [g_1; ...; g_R]),   g_r = drop(W_g H_r): a few numbers for each region
 
 recurrent_decoder.py has the equations of the decoder. The first state holds the layout of the image:
 attention compares the regions with a state one by one, so it cannot find the leftmost shape by itself.
@@ -19,13 +19,17 @@ from regard.errors import UserError
 from regard.models.given import Images
 from regard.models.recurrent_decoder import MaybeScore, RecurrentDecoder, RecurrentDecoderState
 from regard.models.source import check_given
-from regard.parts.layers import drop_alike
+from regard.parts.layers import drop, drop_alike
 from regard.parts.look import Look, Site, at_site, declare, values_at
+from regard.parts.products import Linear
 from regard.parts.recurrence import CellName, begin_embedding
 from regard.parts.regions import RegionName, Regions, make_grid
 from regard.ranges import Count, Layers, Share
 
 GLANCE = 8  # features of a region in the first state
+GLANCE_DROPOUT = (
+    0.3  # in training: else a seed may read the words from the first state, and attend to nothing
+)
 TOKEN_DEFAULTS: dict[str, Any] = {"tokens": "word", "document": "line"}
 PIXELS = (3, 32, 32)
 
@@ -74,8 +78,8 @@ class Captioner(RecurrentDecoder):
         self.given: Images = Images(tuple(size), grid=grid)
         width = config.width
         self.regions = Regions(self.given.size, grid, config.regions, width)
-        self.glance = nn.Linear(width, GLANCE)
-        self.first = nn.Linear(len(self.regions.position_RD) * GLANCE, config.layers * width)
+        self.glance = Linear(width, GLANCE)
+        self.first = Linear(len(self.regions.position_RD) * GLANCE, config.layers * width)
         self.embedding = nn.Embedding(vocabulary_size + 2, width)
         begin_embedding(self.embedding)
         before = config.state == "before"
@@ -89,6 +93,7 @@ class Captioner(RecurrentDecoder):
         """Look at the images."""
         regions_BRD, slot_BR = see(self.regions, check_given(given), look)
         glance_BRG = self.glance(regions_BRD) * (slot_BR > 0).unsqueeze(2)
+        glance_BRG = drop(glance_BRG, GLANCE_DROPOUT, self.training)
         hidden_BLD = torch.tanh(self.first(glance_BRG.flatten(1))).unflatten(1, (self.config.layers, -1))
         regions_BRD = drop_alike(regions_BRD, self.config.dropout, self.training)
         return self.first_state(slot_BR, regions_BRD, hidden_BLD)

@@ -19,6 +19,7 @@ from regard.models.rows import RowModel
 from regard.parts.layers import drop
 from regard.parts.look import Look, Site, at_site, declare, values_at
 from regard.parts.pooling import PoolName, Words, make_pooling
+from regard.parts.products import Linear
 from regard.parts.scores import ScoreName
 
 
@@ -66,8 +67,8 @@ class Classifier(Labeller):
         self.encoder = make_encoder(vocabulary_size + 2, config)
         self.pooling = make_pooling(config.pool, config.width, config.score, config.directions)
         layers = config.layers if config.encoder == "dan" else 0
-        self.layers = nn.ModuleList(nn.Linear(config.width, config.width) for _ in range(layers))
-        self.readout = nn.Linear(config.width, label_count)
+        self.layers = nn.ModuleList(Linear(config.width, config.width) for _ in range(layers))
+        self.readout = Linear(config.width, label_count)
 
     @property
     def label_count(self) -> int:

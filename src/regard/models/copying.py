@@ -18,6 +18,7 @@ from torch import Tensor, nn
 from regard.parts.attention import Normaliser, at_value, mix, softmax, softmax_with_extra, weigh
 from regard.parts.look import Look
 from regard.parts.masks import Mask
+from regard.parts.products import Linear
 from regard.parts.scores import ScaledDot, Score
 
 CopyName = Literal["none", "average", "gate"]
@@ -74,7 +75,7 @@ class Pointer(nn.Module):
 
     def __init__(self, copy: CopyName, width: int, positions: int):
         super().__init__()
-        self.query, self.key = nn.Linear(width, width), nn.Linear(width, width)
+        self.query, self.key = Linear(width, width), Linear(width, width)
         self.copier = Copier(copy, width, positions)
         self.score = ScaledDot()
 

@@ -20,6 +20,7 @@ from regard.parts.layers import drop
 from regard.parts.look import Look, Place, Site, at_site, declare, values_at
 from regard.parts.masks import causal, lookback
 from regard.parts.past import Recent, filled_up, newest
+from regard.parts.products import Linear
 from regard.parts.recurrence import Packed, pack_left
 from regard.ranges import Count, Layers, Number, Share
 
@@ -64,7 +65,7 @@ class Dan(LanguageModel):
         super().__init__(vocabulary_size, config)
         self.embedding = nn.Embedding(vocabulary_size + 2, config.width)
         nn.init.uniform_(self.embedding.weight, -0.1, 0.1)
-        self.layers = nn.ModuleList(nn.Linear(config.width, config.width) for _ in range(config.layers))
+        self.layers = nn.ModuleList(Linear(config.width, config.width) for _ in range(config.layers))
         self.readout = Readout(vocabulary_size, config.width, config.tied)
 
     def sites(self) -> dict[str, Site]:

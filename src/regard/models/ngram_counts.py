@@ -74,6 +74,6 @@ def _with_starts(text: Encoded, start: int) -> tuple[Tensor, Tensor]:
     is_mark_N = torch.zeros(len(word_N), dtype=torch.bool)
     is_mark_N[marks_D] = True
     word_N[is_mark_N] = start
-    word_N[~is_mark_N] = text.ids_N
+    word_N[~is_mark_N] = text.ids_N.int()
     place_N = torch.arange(len(word_N), dtype=torch.int32) - torch.repeat_interleave(marks_D.int(), lengths_D)
     return word_N, place_N

@@ -13,6 +13,7 @@ from torch.utils.checkpoint import checkpoint
 
 from regard.models.contract import Part, Parts, Prediction, real_weights
 from regard.parts.cross_entropy import linear_cross_entropy, rows_of_slice
+from regard.parts.products import linear
 
 
 @final
@@ -26,7 +27,7 @@ class SoftmaxPrediction(Prediction):
 
     def log_probs(self) -> Tensor:
         return F.log_softmax(
-            F.linear(self.features_BTD, self.weight_VD, self.bias_V), 2, dtype=_wide(self.features_BTD)
+            linear(self.features_BTD, self.weight_VD, self.bias_V), 2, dtype=_wide(self.features_BTD)
         )
 
     def at(self, positions_BK: Tensor) -> "SoftmaxPrediction":
@@ -75,7 +76,7 @@ class SoftmaxPrediction(Prediction):
         return (loss_N * weights_N).sum()
 
     def _logits(self, features_ND: Tensor) -> Tensor:
-        logits_NV = F.linear(features_ND, self.weight_VD, self.bias_V)
+        logits_NV = linear(features_ND, self.weight_VD, self.bias_V)
         return logits_NV.to(_wide(logits_NV))
 
 

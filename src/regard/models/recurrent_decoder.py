@@ -26,6 +26,7 @@ from regard.models.source import SourceState, source_mask
 from regard.parts.attention import attend
 from regard.parts.layers import drop_alike
 from regard.parts.look import Look, Site, at_site, attention_sites, declare, values_at
+from regard.parts.products import Linear
 from regard.parts.recurrence import CellName, Packed, Recurrence, pack_left
 from regard.parts.scores import ScoreName, make_score
 
@@ -55,8 +56,8 @@ class RecurrentDecoder(LanguageModel, ABC):
         self.recurrence = Recurrence(cell, layers, width, dropout, 0.0)
         attentive = score != "none"
         self.score = make_score(score, width, width) if score != "none" else None
-        self.feed = nn.Linear(2 * width, width) if feed and attentive else None
-        self.join = nn.Linear(2 * width, width) if attentive else nn.Linear(width, width)
+        self.feed = Linear(2 * width, width) if feed and attentive else None
+        self.join = Linear(2 * width, width) if attentive else Linear(width, width)
         self.readout = Readout(self.vocabulary_size, width, tied=True)
 
     def decoder_sites(self) -> dict[str, Site]:

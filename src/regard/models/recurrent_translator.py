@@ -21,6 +21,7 @@ from regard.models.recurrent_decoder import MaybeScore, RecurrentDecoder, Recurr
 from regard.models.source import check_given
 from regard.parts.layers import drop_alike
 from regard.parts.look import Look, Site, at_site, declare, values_at
+from regard.parts.products import Linear
 from regard.parts.recurrence import CellName, begin_embedding, pack_left
 from regard.ranges import Count, Layers, Share
 
@@ -68,8 +69,8 @@ class RecurrentTranslator(RecurrentDecoder):
             begin_embedding(table)
         library = {"rnn": nn.RNN, "lstm": nn.LSTM, "gru": nn.GRU}[config.cell]
         self.encoder = library(width, width, config.layers, batch_first=True, bidirectional=True)
-        self.narrow = nn.Linear(2 * width, width)  # maps the states of both directions to the width
-        self.first = nn.Linear(2 * width, config.layers * width)  # the decoder's first state
+        self.narrow = Linear(2 * width, width)  # maps the states of both directions to the width
+        self.first = Linear(2 * width, config.layers * width)  # the decoder's first state
         self.add_decoder(config.cell, config.layers, width, config.score, config.feed, config.dropout)
 
     def sites(self) -> dict[str, Site]:

@@ -22,6 +22,7 @@ from regard.models.trunk import Block, Trunk, TrunkState
 from regard.models.trunk_config import MEDIUM, TrunkConfig
 from regard.parts.look import Look, Site, at_site, attention_sites, declare, values_at
 from regard.parts.masks import earlier, padding
+from regard.parts.products import Linear
 from regard.parts.slots import fixed_size, shortened
 
 
@@ -82,7 +83,7 @@ class Transformer(LanguageModel):
         self._initialise_embedding(config)
         # A tied readout cannot read the features that appended positions add to the width.
         narrow = config.tied and embedding_width != config.width
-        self.narrow = nn.Linear(config.width, embedding_width) if narrow else nn.Identity()
+        self.narrow = Linear(config.width, embedding_width) if narrow else nn.Identity()
         self.readout = Readout(
             vocabulary_size, embedding_width if narrow else config.width, config.tied, config.readout_bias
         )

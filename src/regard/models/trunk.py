@@ -25,6 +25,7 @@ from regard.parts.layers import FeedForward, drop
 from regard.parts.look import Look, Side, Site, at_site, attention_sites, declare, values_at
 from regard.parts.masks import Mask, causal, everything, padding
 from regard.parts.positions import Positions, make_positions
+from regard.parts.products import Linear
 from regard.parts.scores import Dot, ScaledDot
 from regard.parts.slots import Slots, fixed_size, remember, shortened
 
@@ -205,9 +206,9 @@ class Block(nn.Module):
         self.groups = config.key_value_heads or config.heads
         self.attention_norm, self.feed_norm = (nn.LayerNorm(width, config.norm_epsilon) for _ in range(2))
         # One product computes the queries, keys and values.
-        self.project = nn.Linear(width, (self.heads + 2 * self.groups) * size)
+        self.project = Linear(width, (self.heads + 2 * self.groups) * size)
         self.query_key_norm = nn.RMSNorm(size, eps=1e-5) if config.query_key_norm else nn.Identity()
-        self.out = nn.Linear(width, width)
+        self.out = Linear(width, width)
         self.feed = FeedForward(width, config.dropout, config.feed_activation, config.inner)
         self.cross = CrossAttention(width, config.heads, config.dropout) if crossing else None
         self.cross_norm = nn.LayerNorm(width, config.norm_epsilon) if crossing else None

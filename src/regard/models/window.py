@@ -23,6 +23,7 @@ from regard.models.predictions import Readout
 from regard.parts.layers import FeedForward, drop
 from regard.parts.look import Look, Place, Site, at_site, declare, values_at
 from regard.parts.past import Recent, filled_up
+from regard.parts.products import Linear
 from regard.parts.recurrence import pack_left
 from regard.ranges import Count, Depth, Layers, Share
 
@@ -91,7 +92,7 @@ class Window(LanguageModel):
         self.keep = seen - 1
         self.embedding = nn.Embedding(vocabulary_size + 2, width)
         nn.init.normal_(self.embedding.weight, std=0.05 if original else 0.02)
-        self.read = nn.Linear((config.window + config.averages) * width, width)
+        self.read = Linear((config.window + config.averages) * width, width)
         depth = 0 if original else config.depth
         self.layers = nn.ModuleList(Layer(width, config.dropout) for _ in range(depth))
         self.final_norm = nn.Identity() if original else nn.LayerNorm(width)

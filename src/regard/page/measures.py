@@ -5,7 +5,6 @@ questions are answered in between, and at last the result.
 """
 
 from collections.abc import Iterator
-from pathlib import Path
 from typing import final
 
 from regard.inside import doubt, forgetting
@@ -28,8 +27,8 @@ from regard.runs.run import Run
 class Opened:
     """A run with its readings and its measurements. Only one thread may use it."""
 
-    def __init__(self, path: Path):
-        self.readings = Readings(path)
+    def __init__(self, run: Run):
+        self.readings = Readings(run)
         self.measures = Measures(self.readings)
 
 

@@ -11,7 +11,6 @@ import dataclasses
 import json
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterator
-from pathlib import Path
 from typing import Any, TypeVar, final
 
 from torch import Tensor
@@ -37,7 +36,6 @@ from regard.page.training import trained
 from regard.probabilities.decoder import Writing, generate
 from regard.probabilities.sampling import Sampling
 from regard.runs.captioned import given_images
-from regard.runs.formats import load
 from regard.runs.labelled import require_labeller
 from regard.runs.run import Run
 from regard.training.film import frames
@@ -67,8 +65,8 @@ class Recent:
 class Readings:
     """A run, opened, and what was read with it. Only one thread may use it."""
 
-    def __init__(self, path: Path):
-        self.run = load(path)
+    def __init__(self, run: Run):
+        self.run = run
         self._edited, self._records, self._inputs = Recent(), Recent(), Recent(2 * KEPT)
         self._bands, self._chances, self._steps = Recent(BANDS), Recent(), Recent()
 

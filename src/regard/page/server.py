@@ -6,50 +6,27 @@ hangs on a long computation.
 
 import asyncio
 import secrets
-import sys
-import traceback
 from collections.abc import AsyncIterator, Callable
-from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
+from concurrent.futures import CancelledError, Future
 from importlib.resources import files
-from operator import attrgetter
 from typing import Any, final
 
 from fastapi import FastAPI, Request, Response
 from starlette.responses import StreamingResponse
 
 from regard.boundary import parse_json
-from regard.errors import MachineError, UserError
-from regard.page import messages, protocol, recorded
+from regard.errors import UserError
+from regard.page import protocol
 from regard.page.catalogue import Catalogue
+from regard.page.desk import ASKED, SAVE, STREAMED, Desk, Send, is_piece, reason
 from regard.page.protocol import Answer, Runs, to_json
 from regard.page.training import Training
-from regard.serving.workers import Worker
+from regard.serving.workers import Stream
 
 PATIENCE = 8.0  # seconds until an answer gets a ticket
 FORGET = 30.0  # seconds until an answer for which nobody asks is forgotten
 STREAMS = 8  # texts that are written at a time
 TYPES = {"lab.js": "text/javascript", "lab.css": "text/css"}
-# The questions that have one answer, and those whose answers come piece by piece, with their methods.
-ASKED = {
-    "read": (protocol.ReadQuestion, "readings.read"),
-    "rows": (protocol.RowsQuestion, "readings.rows"),
-    "tile": (protocol.TileQuestion, "readings.tile"),
-    "mosaic": (protocol.MosaicQuestion, "readings.mosaic"),
-    "next": (protocol.NextQuestion, "readings.next"),
-    "scenes": (protocol.ScenesQuestion, "readings.scenes"),
-    "trained": (messages.TrainedQuestion, "readings.trained"),
-    "senses": (messages.SensesQuestion, "measures.senses"),
-    "course": (messages.CourseQuestion, "course"),
-    "lesson": (messages.LessonQuestion, "lesson"),
-}
-STREAMED = {
-    "write": (protocol.WriteQuestion, "readings.write"),
-    "doubt": (messages.DoubtQuestion, "measures.doubt"),
-    "say": (messages.SayQuestion, "measures.say"),
-    "heads": (messages.HeadsQuestion, "measures.heads"),
-    "forget": (messages.ForgetQuestion, "measures.forget"),
-}
-LESSONS = "lessons"  # the worker of the lessons, beside those of the runs
 
 
 @final
@@ -58,10 +35,9 @@ class Lab:
 
     def __init__(self, catalogue: Catalogue, training: Training):
         self._catalogue, self._training = catalogue, training
-        self._workers = dict[str, Worker[Any]]()
+        self.desk = Desk(catalogue.infos, self._opener)
         self._tickets = dict[str, Future[Any]]()
         self._streams = 0
-        self._files = ThreadPoolExecutor(1)  # puts what the workers recorded into files
 
     def app(self) -> FastAPI:
         app = FastAPI(docs_url=None, redoc_url=None, openapi_url=None)
@@ -72,11 +48,10 @@ class Lab:
         app.add_api_route("/api/training", self.progress, methods=["GET"])
         app.add_api_route("/api/train", self.train, methods=["POST"])
         app.add_api_route("/api/wait", self.wait, methods=["POST"])
-        app.add_api_route("/api/save", self.save, methods=["POST"])
-        for name, (kind, method) in ASKED.items():
-            app.add_api_route(f"/api/{name}", self._asker(kind, method), methods=["POST"])
-        for name, (kind, method) in STREAMED.items():
-            app.add_api_route(f"/api/{name}", self._streamer(kind, method), methods=["POST"])
+        for name in (*ASKED, SAVE):
+            app.add_api_route(f"/api/{name}", self._asker(name), methods=["POST"])
+        for name in STREAMED:
+            app.add_api_route(f"/api/{name}", self._streamer(name), methods=["POST"])
         return app
 
     async def shell(self) -> Response:
@@ -92,15 +67,24 @@ class Lab:
         self._training.begin()
         return _json(self._training.progress())
 
-    def _asker(self, kind: type[Any], method: str) -> Callable[[Request], Any]:
+    def _opener(self, run: str) -> Callable[[], Any]:
+        path = self._catalogue.path(run)
+
+        def open_run() -> Any:
+            from regard.page.measures import Opened  # imports torch, in the worker's thread
+            from regard.runs.formats import load
+
+            return Opened(load(path))
+
+        return open_run
+
+    def _asker(self, name: str) -> Callable[[Request], Any]:
         async def ask(request: Request) -> Response:
             try:
-                question = parse_json(kind, await request.body(), "the question")
                 view = request.headers.get("x-lab-view", "")[:100]
-                work = _worded(lambda opened: attrgetter(method)(opened)(question))
-                future = self._worker(_run_of(question)).ask(view, work)
+                future = self.desk.ask(name, await request.body(), view)
             except UserError as error:
-                return _json(Answer("failed", error=_reason(error)))
+                return _json(Answer("failed", error=reason(error)))
             return await self._answer(future, request)
 
         return ask
@@ -109,23 +93,9 @@ class Lab:
         try:
             ticket = parse_json(protocol.WaitQuestion, await request.body(), "the question").ticket
         except UserError as error:
-            return _json(Answer("failed", error=_reason(error)))
+            return _json(Answer("failed", error=reason(error)))
         future = self._tickets.pop(ticket, None)
         return _json(Answer("dropped")) if future is None else await self._answer(future, request)
-
-    async def save(self, request: Request) -> Response:
-        """Answer with a file that opens offline."""
-        try:
-            question = parse_json(recorded.SaveQuestion, await request.body(), "the question")
-            view = request.headers.get("x-lab-view", "")[:100]
-            infos = {info.id: info for info in self._catalogue.infos()}
-            futures = []
-            for of in question.of:
-                worker = self._worker(of.run)  # refuses a run that is not in the list
-                futures.append(worker.ask(f"{view}/{of.run}", _recording(infos[of.run], of)))
-        except UserError as error:
-            return _json(Answer("failed", error=_reason(error)))
-        return await self._answer(self._files.submit(_file, question.view, futures), request)
 
     async def _answer(self, future: Future[Any], request: Request) -> Response:
         """Wait for an answer, but not long, and not if the page is gone."""
@@ -149,23 +119,21 @@ class Lab:
         if future is not None:
             future.cancel()
 
-    def _streamer(self, kind: type[Any], method: str) -> Callable[[Request], Any]:
+    def _streamer(self, name: str) -> Callable[[Request], Any]:
         """Return a route that sends each piece of an answer as soon as it is there."""
 
         async def stream(request: Request) -> Response:
             try:
-                question = parse_json(kind, await request.body(), "the question")
-                worker = self._worker(_run_of(question))
+                begin = self.desk.stream(name, await request.body())
                 if self._streams >= STREAMS:
                     raise UserError("too many texts and measurements are made at once: stop one first")
             except UserError as error:
-                return _json(Answer("failed", error=_reason(error)))
-            work = _worded(lambda opened: attrgetter(method)(opened)(question))
-            return StreamingResponse(self._pieces(worker, work), media_type="text/event-stream")
+                return _json(Answer("failed", error=reason(error)))
+            return StreamingResponse(self._pieces(begin), media_type="text/event-stream")
 
         return stream
 
-    async def _pieces(self, worker: Worker[Any], work: Callable[[Any], Any]) -> AsyncIterator[str]:
+    async def _pieces(self, begin: Callable[[Send], Stream]) -> AsyncIterator[str]:
         """Yield server-sent events. The stream stops when the page goes away: then `finally` runs."""
         loop, queue = asyncio.get_running_loop(), asyncio.Queue[Any]()
 
@@ -175,81 +143,22 @@ class Lab:
         self._streams += 1
         stream = None
         try:
-            stream = worker.stream(work, send)
+            stream = begin(send)
             while (piece := await queue.get()) is not None:
                 if isinstance(piece, Exception):
-                    yield _event(Answer("failed", error=_reason(piece)))
+                    yield _event(Answer("failed", error=reason(piece)))
                     return
-                if not isinstance(piece, protocol.Piece | messages.Stage):
+                if not is_piece(piece):
                     yield _event(Answer("done", result=piece))
                     return
                 yield _event(Answer("working", result=piece))
             yield _event(Answer("done"))
         except UserError as error:
-            yield _event(Answer("failed", error=_reason(error)))
+            yield _event(Answer("failed", error=reason(error)))
         finally:
             self._streams -= 1
             if stream is not None:
                 stream.stop()
-
-    def _worker(self, run: str) -> Worker[Any]:
-        if run not in self._workers:
-            self._workers[run] = Worker(_open_lessons if run == LESSONS else self._opener(run))
-        return self._workers[run]
-
-    def _opener(self, run: str) -> Callable[[], Any]:
-        path = self._catalogue.path(run)
-
-        def open_run() -> Any:
-            from regard.page.measures import Opened  # imports torch, in the worker's thread
-
-            return Opened(path)
-
-        return open_run
-
-    def warm(self) -> None:
-        """Open the first run before the first question."""
-        for info in self._catalogue.infos()[:1]:
-            self._worker(info.id).ask("warm", lambda opened: None)
-
-
-def _file(view: str, futures: list[Future[Any]]) -> bytes:
-    from regard.page.recording import page  # imports torch
-
-    models = [future.result() for future in futures]
-    title = " · ".join(model.info.name for model in models)
-    return page(recorded.Recording(title, view, models), f"regard · {title}").encode()
-
-
-def _recording(info: protocol.RunInfo, of: protocol.ReadQuestion) -> Callable[[Any], Any]:
-    return _worded(lambda opened: opened.readings.recorded(info, of))
-
-
-def _open_lessons() -> Any:
-    from regard.page.lessons import Lessons  # imports torch, in the worker's thread
-
-    return Lessons()
-
-
-def _run_of(question: Any) -> str:
-    """Return the worker of a question: the run that it names, or that of its reading, or the lessons."""
-    if isinstance(question, messages.CourseQuestion | messages.LessonQuestion):
-        return LESSONS
-    return str(question.run if isinstance(question, messages.OF_RUN) else question.of.run)
-
-
-def _worded(work: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    """Return the work, with errors of memory in words. (Warnings of a worker have no reader.)"""
-
-    def worded(opened: Any) -> Any:
-        try:
-            return work(opened)
-        except (MemoryError, RuntimeError) as error:
-            if isinstance(error, MemoryError) or "memory" in str(error):
-                raise UserError("the machine has too little memory for this text: shorten it") from None
-            raise
-
-    return worded
 
 
 def _told(answer: "asyncio.Future[Any]") -> Response:
@@ -258,17 +167,10 @@ def _told(answer: "asyncio.Future[Any]") -> Response:
     except (CancelledError, asyncio.CancelledError):
         return _json(Answer("dropped"))
     except Exception as error:
-        return _json(Answer("failed", error=_reason(error)))
+        return _json(Answer("failed", error=reason(error)))
     if isinstance(result, bytes):
         return Response(result, media_type="application/octet-stream")
     return _json(Answer("done", result=result))
-
-
-def _reason(error: Exception) -> str:
-    if isinstance(error, UserError | MachineError | OSError):
-        return str(error).replace("`", "")
-    traceback.print_exception(error, file=sys.stderr)
-    return "the lab made a mistake here; the terminal says which"
 
 
 async def _disconnected(request: Request) -> None:

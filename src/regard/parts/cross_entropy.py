@@ -15,6 +15,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from regard.parts.products import linear
+
 SLICE = 1 << 24  # the maximal number of logits that exist at a time on a CPU
 GPU_SHARE = 128  # on a GPU: one logit for this many bytes of its memory, because large products keep it busy
 ALIGNMENT = 128  # a GPU multiplies matrices faster if their rows begin at aligned addresses
@@ -70,10 +72,10 @@ def _with_gradients(
     grad_weight_CD, grad_bias_C = None, weights_N.new_zeros(len(weight_CD))
     for features, targets, weights in zip(*slices, strict=True):
         inputs = features.to(dtype)
-        logits_NC = F.linear(inputs, weight_CD, bias_C)
+        logits_NC = linear(inputs, weight_CD, bias_C)
         loss_N, grad_NC = loss_and_gradient(logits_NC, size, targets, weights, smoothing)
         total += (loss_N * weights).sum()
-        grad_features.append((grad_NC @ weight_CD).to(features.dtype))
+        grad_features.append(linear(grad_NC, weight_CD.T).to(features.dtype))
         product_CD = _product(grad_NC.T, inputs, weight_VD.dtype)
         grad_weight_CD = product_CD if grad_weight_CD is None else grad_weight_CD.add_(product_CD)
         if bias_gradient:
@@ -101,7 +103,7 @@ def _product(left: Tensor, right: Tensor, dtype: torch.dtype) -> Tensor:
     """A matrix product whose sums stay in `dtype` where the device can do so."""
     if left.is_cuda and left.dtype != dtype:
         return torch.mm(left, right, out_dtype=dtype)
-    return (left @ right).to(dtype)
+    return linear(left, right.T).to(dtype)
 
 
 def _kernel() -> LossAndGradient:

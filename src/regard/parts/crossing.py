@@ -11,6 +11,7 @@ from regard.parts.attention import attend
 from regard.parts.layers import drop
 from regard.parts.look import Look
 from regard.parts.masks import Mask
+from regard.parts.products import Linear
 from regard.parts.scores import ScaledDot
 
 
@@ -21,9 +22,9 @@ class CrossAttention(nn.Module):
     def __init__(self, width: int, heads: int, dropout: float):
         super().__init__()
         self.heads, self.dropout = heads, dropout
-        self.query = nn.Linear(width, width)
-        self.project = nn.Linear(width, 2 * width)  # one product computes keys and values
-        self.out = nn.Linear(width, width)
+        self.query = Linear(width, width)
+        self.project = Linear(width, 2 * width)  # one product computes keys and values
+        self.out = Linear(width, width)
         self.score = ScaledDot()
 
     def memory(self, encoded_BSD: Tensor) -> tuple[Tensor, Tensor]:

@@ -10,6 +10,8 @@ from typing import Literal, final
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from regard.parts.products import Linear
+
 ActivationName = Literal["gelu-tanh", "gelu", "relu", "silu"]
 ACTIVATIONS: dict[ActivationName, Callable[[Tensor], Tensor]] = {
     "gelu-tanh": partial(F.gelu, approximate="tanh"),
@@ -37,8 +39,8 @@ class FeedForward(nn.Module):
         self, width: int, dropout: float, activation: ActivationName = "gelu-tanh", inner: int | None = None
     ):
         super().__init__()
-        self.up = nn.Linear(width, inner or 4 * width)
-        self.down = nn.Linear(inner or 4 * width, width)
+        self.up = Linear(width, inner or 4 * width)
+        self.down = Linear(inner or 4 * width, width)
         self.activate = ACTIVATIONS[activation]
         self.dropout = dropout
 

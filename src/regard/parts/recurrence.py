@@ -18,6 +18,7 @@ from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from regard.parts.layers import drop_alike
 from regard.parts.look import Look, Site, at_site, declare, values_at
+from regard.parts.products import linear
 
 CellName = Literal["rnn", "lstm", "gru"]
 GATES: dict[str, tuple[str, ...]] = {
@@ -227,7 +228,7 @@ class Recurrence(nn.Module):
 def gates_of(cell: CellName, kernel: nn.RNNBase, x: Tensor, hidden: Tensor) -> tuple[Tensor, ...]:
     """Return the gates for an input and the hidden state before it, as in torch.nn.LSTM and torch.nn.GRU."""
     w_ih, w_hh, b_ih, b_hh = kernel.all_weights[0]
-    from_input, from_state = F.linear(x, w_ih, b_ih), F.linear(hidden, w_hh, b_hh)
+    from_input, from_state = linear(x, w_ih, b_ih), linear(hidden, w_hh, b_hh)
     if cell == "lstm":
         enter, forget, candidate, output = (from_input + from_state).chunk(4, -1)
         return enter.sigmoid(), forget.sigmoid(), candidate.tanh(), output.sigmoid()

@@ -20,6 +20,7 @@ import torch
 from torch import Tensor, nn
 
 from regard.errors import UserError
+from regard.parts.products import Linear
 
 RegionName = Literal["grid", "patches"]
 SMALLEST, MOST = 4, 100  # the default patch is the smallest power of 2 from 4 that makes at most 100 regions
@@ -80,7 +81,7 @@ class Regions(nn.Module):
         self.grid = grid
         if grid is None:
             count, features = size
-            self.look: nn.Module = nn.Linear(features, width)
+            self.look: nn.Module = Linear(features, width)
         else:
             count = len(grid.boxes())
             self.look = (

@@ -10,6 +10,8 @@ from typing import Literal, final
 import torch
 from torch import Tensor, nn
 
+from regard.parts.products import Linear
+
 ScoreName = Literal["additive", "bilinear", "dot", "scaled-dot"]
 
 
@@ -41,8 +43,8 @@ class Additive(Score):
 
     def __init__(self, query_size: int, key_size: int, inner: int | None = None):
         super().__init__()
-        self.query = nn.Linear(query_size, inner or query_size, bias=False)
-        self.key = nn.Linear(key_size, inner or query_size, bias=False)
+        self.query = Linear(query_size, inner or query_size, bias=False)
+        self.key = Linear(key_size, inner or query_size, bias=False)
         self.out = nn.Parameter(
             torch.empty(inner or query_size).uniform_(-1, 1) / math.sqrt(inner or query_size)
         )
@@ -60,7 +62,7 @@ class Bilinear(Score):
 
     def __init__(self, query_size: int, key_size: int):
         super().__init__()
-        self.weight = nn.Linear(query_size, key_size, bias=False)
+        self.weight = Linear(query_size, key_size, bias=False)
 
     def forward(self, query_BHQD: Tensor, key_BHKE: Tensor) -> Tensor:
         return self.weight(query_BHQD) @ key_BHKE.transpose(2, 3)

@@ -12,6 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from regard.parts.layers import FeedForward
+from regard.parts.products import Linear
 
 
 def sum_senses(weights_BLQK: Tensor, senses_BLKD: Tensor) -> Tensor:
@@ -51,8 +52,8 @@ class SenseNetwork(nn.Module):
         self.senses = senses
         self.in_norm, self.out_norm = nn.LayerNorm(width), nn.LayerNorm(width)
         self.feed = FeedForward(width, 0.0)
-        self.up = nn.Linear(width, 4 * width)
-        self.down = nn.Linear(4 * width, senses * width)
+        self.up = Linear(width, 4 * width)
+        self.down = Linear(4 * width, senses * width)
         for linear in (self.feed.up, self.feed.down, self.up, self.down):
             nn.init.normal_(linear.weight, std=0.02)
             nn.init.zeros_(linear.bias)

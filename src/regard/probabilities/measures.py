@@ -7,7 +7,7 @@ Shape legend: B rows, T positions, N tokens of the text.
 
 import math
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
 from typing import Any
@@ -18,9 +18,11 @@ from torch import Tensor
 from regard.errors import MachineError, UserError
 from regard.models.contract import LanguageModel, Prediction
 from regard.tables import Table, TableRows, html_table
-from regard.tokens.batches import Batch, Rows, overlapping_windows, whole_documents, window_batches
+from regard.text.files import Source
+from regard.tokens.batches import Batch, Rows, Windows, window_batches, window_slices
 from regard.tokens.contract import Encoded, Tokenizer
 from regard.tokens.pairs import GivenExamples, pair_batches
+from regard.tokens.shards import encode_sources
 
 ABOVE_ZERO = 1e-2  # the rounding of half precision
 Examples = Encoded | GivenExamples
@@ -75,30 +77,72 @@ class Measure(Table):
 
 def token_losses(model: LanguageModel, examples: Examples, stride: int | None = None) -> Tensor:
     """(N): -log P of every token of a text, or of the target side of sentence pairs, in order."""
+    if isinstance(examples, Encoded):
+        return torch.cat([*losses_in_order(model, examples, stride)])
+    nll_N = torch.empty(len(examples.target), dtype=torch.float64)
+    for rows, prediction in read_examples(model, examples):
+        _fill(nll_N, 0, model, rows, prediction)
+    return nll_N
+
+
+def losses_in_order(model: LanguageModel, text: Encoded, stride: int | None = None) -> Iterator[Tensor]:
+    """Yield -log P of the next tokens of a text, from the first to the last, in bounded memory."""
     check_stride(model, stride)
     members = model.members()
-    total_N = None
-    for member in members:  # each member of a mixture reads windows of its own context
-        nll_N = torch.empty(len(_targets(examples)), dtype=torch.float64)
-        for places, nll in scores(member.model, examples, stride if member.model.context else None):
-            nll_N[places] = nll.double()
-        if len(members) > 1:
-            nll_N -= math.log(member.weight) if member.weight > 0 else -math.inf
-        total_N = nll_N if total_N is None else -torch.logaddexp(-total_N, -nll_N)
-    assert total_N is not None
-    return total_N
+    streams = [
+        _losses_of_member(member.model, text, stride if member.model.context else None) for member in members
+    ]
+    if len(members) == 1:
+        yield from streams[0]
+        return
+    for parts in _of_equal_length(streams):
+        total_N = torch.full_like(parts[0], math.inf)
+        for member, nll_N in zip(members, parts, strict=True):
+            weighted_N = nll_N - (math.log(member.weight) if member.weight > 0 else -math.inf)
+            total_N = -torch.logaddexp(-total_N, -weighted_N)
+        yield total_N
 
 
-def scores(
-    model: LanguageModel, examples: Examples, stride: int | None = None
-) -> Iterator[tuple[Tensor, Tensor]]:
-    """Yield (places, nll) for each batch: the indices of tokens in the text, and their -log P."""
-    for rows, prediction in read_examples(model, examples, stride):
-        with torch.inference_mode():
-            nll_BT = prediction.nll(rows.targets_BT.to(model.device)).cpu()
-        scored_BT = rows.places_BT >= 0
-        check_log_probs(-nll_BT)
-        yield rows.places_BT[scored_BT], nll_BT[scored_BT]
+def _losses_of_member(model: LanguageModel, text: Encoded, stride: int | None) -> Iterator[Tensor]:
+    """Yield the losses of a model that is no mixture."""
+    for windows in _slices(model, text, stride):
+        first, last = int(windows.scored_W[0]), int(windows.last_W[-1])
+        read = _read(model, _window_batches(model, text, windows))
+        if len(windows.first_W) == 1:  # a long document, whose segments come in order
+            for rows, prediction in read:
+                nll_N = torch.empty(int((rows.places_BT >= 0).sum()), dtype=torch.float64)
+                _fill(nll_N, first, model, rows, prediction)
+                first += len(nll_N)
+                yield nll_N
+            continue
+        nll_N = torch.empty(last - first, dtype=torch.float64)
+        for rows, prediction in read:
+            _fill(nll_N, first, model, rows, prediction)
+        yield nll_N
+
+
+def _fill(nll_N: Tensor, first: int, model: LanguageModel, rows: Rows, prediction: Prediction) -> None:
+    """Write the losses of rows to their places. The first number belongs to token `first` of the text."""
+    with torch.inference_mode():
+        nll_BT = prediction.nll(rows.targets_BT.to(model.device)).cpu()
+    scored_BT = rows.places_BT >= 0
+    check_log_probs(-nll_BT)
+    nll_N[rows.places_BT[scored_BT] - first] = nll_BT[scored_BT].double()
+
+
+def _of_equal_length(streams: Sequence[Iterator[Tensor]]) -> Iterator[list[Tensor]]:
+    """Cut the tensors of several streams so that they have the same lengths."""
+    held = [torch.empty(0) for _ in streams]
+    while True:
+        held = [
+            next(stream, torch.empty(0)) if len(part) == 0 else part
+            for stream, part in zip(streams, held, strict=True)
+        ]
+        size = min(map(len, held))
+        if size == 0:
+            return
+        yield [part[:size] for part in held]
+        held = [part[size:] for part in held]
 
 
 def check_log_probs(log_probs: Tensor) -> None:
@@ -117,7 +161,20 @@ def read_examples(
     model: LanguageModel, examples: Examples, stride: int | None = None
 ) -> Iterator[tuple[Rows, Prediction]]:
     """Yield the rows of a text or of sentence pairs with their predictions. Each token is a target once."""
-    for batch in _batches(model, examples, stride):
+    if isinstance(examples, Encoded):
+        for windows in _slices(model, examples, stride):
+            yield from _read(model, _window_batches(model, examples, windows))
+        return
+    assert model.given is not None
+    budget = _call_tokens(model) // 4  # a pair has two sides, and each is padded
+    given_rows = partial(model.given.rows, examples)
+    yield from _read(
+        model, pair_batches(examples, given_rows, start=model.start, padding=model.padding, budget=budget)
+    )
+
+
+def _read(model: LanguageModel, batches: Iterator[Batch]) -> Iterator[tuple[Rows, Prediction]]:
+    for batch in batches:
         with torch.inference_mode():  # ends before the yield, so that the caller's code runs in its own mode
             given = batch.given if isinstance(batch.given, int) else batch.given.to(model.device)
             state = model.begin(given)
@@ -128,22 +185,15 @@ def read_examples(
             yield rows, prediction
 
 
-def _batches(model: LanguageModel, examples: Examples, stride: int | None) -> Iterator[Batch]:
-    start, padding, context = model.start, model.padding, model.context
-    if isinstance(examples, GivenExamples):
-        assert model.given is not None
-        budget = _call_tokens(model) // 4  # a pair has two sides, and each is padded
-        given_rows = partial(model.given.rows, examples)
-        return pair_batches(examples, given_rows, start=start, padding=padding, budget=budget)
+def _slices(model: LanguageModel, text: Encoded, stride: int | None) -> Iterator[Windows]:
     # A model that carries its state from window to window reads the windows of a document in order.
-    windows = (
-        whole_documents(examples)
-        if model.carries
-        else overlapping_windows(examples, context or 1, stride or context or 1)
-    )
-    segment = context or model.row_tokens
-    budget = _call_tokens(model)
-    return window_batches(examples, windows, start=start, padding=padding, segment=segment, budget=budget)
+    return window_slices(text, None if model.carries else model.context or 1, stride)
+
+
+def _window_batches(model: LanguageModel, text: Encoded, windows: Windows) -> Iterator[Batch]:
+    segment, budget = model.context or model.row_tokens, _call_tokens(model)
+    sizes = {"segment": segment, "budget": budget}
+    return window_batches(text, windows, start=model.start, padding=model.padding, **sizes)
 
 
 def _call_tokens(model: LanguageModel) -> int:
@@ -155,10 +205,6 @@ def _call_tokens(model: LanguageModel) -> int:
     """
     on_cpu = model.on_gpu and model.device.type == "cpu"
     return min(model.batch_tokens, CPU_TOKENS) if on_cpu else model.batch_tokens
-
-
-def _targets(examples: Examples) -> Encoded:
-    return examples.target if isinstance(examples, GivenExamples) else examples
 
 
 def check_stride(model: LanguageModel, stride: int | None) -> None:
@@ -173,12 +219,12 @@ def check_stride(model: LanguageModel, stride: int | None) -> None:
 
 
 def measure(
-    model: LanguageModel, tokenizer: Tokenizer, texts: list[str], stride: int | None = None
+    model: LanguageModel, tokenizer: Tokenizer, sources: Sequence[Source], stride: int | None = None
 ) -> Measure:
     """Encode the texts, and measure the model on all of their tokens."""
     began = time.perf_counter()
-    encoded = tokenizer.encode_texts(texts)
-    return summarise(model, tokenizer, encoded, token_losses(model, encoded, stride), began, stride)
+    encoded = encode_sources(tokenizer, sources)
+    return summarise(model, tokenizer, encoded, losses_in_order(model, encoded, stride), began, stride)
 
 
 def best_weight(first_N: Tensor, second_N: Tensor, rounds: int = 100) -> float:
@@ -200,12 +246,15 @@ def summarise(
     model: LanguageModel,
     tokenizer: Tokenizer,
     text: Encoded,
-    nll_N: Tensor,
+    losses: Iterable[Tensor],
     began: float,
     stride: int | None = None,
 ) -> Measure:
     """Turn the -log P of all tokens into figures. `began` is time.perf_counter() at the start."""
-    total = float(nll_N.sum())
+    total, zero_tokens = 0.0, 0
+    for nll_N in losses:
+        total += float(nll_N.sum())
+        zero_tokens += int(nll_N.isinf().sum())
     finite = math.isfinite(total)
     loss = total / len(text)
     stride = (stride or model.context) if model.context else None
@@ -218,7 +267,7 @@ def summarise(
         tokens=len(text),
         bytes=text.bytes,
         unknown_tokens=text.unknown,
-        zero_tokens=int(nll_N.isinf().sum()),
+        zero_tokens=zero_tokens,
         tokens_per_second=len(text) / (time.perf_counter() - began),
         protocol=Protocol(tokenizer.kind, tokenizer.document, model.context, stride, model.cache(), mixture),
     )

@@ -15,6 +15,7 @@ from regard.ranges import Count
 from regard.runs.formats import as_run
 from regard.runs.run import Run
 from regard.text.files import Source, read
+from regard.tokens.shards import encode_sources
 
 CACHE_TOKENS = 1 << 15  # tokens of validation text from which the numbers of a cache are chosen
 
@@ -32,7 +33,7 @@ def cached(run: Run | str | Path, size: Count = 2000, valid: str | Path | Sequen
     if not sources:
         raise UserError("the numbers of a cache are chosen on validation text: say which with `valid`")
     to_best_device(opened.language_model)
-    text = opened.tokenizer.encode_texts([source.text for source in sources]).first(CACHE_TOKENS)
+    text = encode_sources(opened.tokenizer, sources).first(CACHE_TOKENS)
     return replace(opened, model=with_cache(opened.language_model, text, size))
 
 
@@ -50,7 +51,7 @@ def mix(first: Run | str | Path, second: Run | str | Path, valid: str | Path | S
     sources: list[Source] = read(valid)
     if not sources:
         raise UserError("the weight of a mixture is chosen on validation text: say which with `valid`")
-    text = one.tokenizer.encode_texts([source.text for source in sources])
+    text = encode_sources(one.tokenizer, sources)
     weight = best_weight(token_losses(one.language_model, text), token_losses(two.language_model, text))
     model = Mixture(one.language_model, two.language_model, weight)
     return Run(model, one.tokenizer, replace(one.config, family=model.family, files={}), source=one.source)

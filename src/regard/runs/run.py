@@ -18,7 +18,7 @@ from regard.models.model import Model, as_kind
 from regard.ranges import Count, Number, Seed, Size
 from regard.text import parallel
 from regard.text.builtin import BUILT_IN, built_in_text
-from regard.text.files import Source, read_file
+from regard.text.files import Source, read
 from regard.text.parallel import Parallel
 from regard.tokens.contract import Tokenizer
 from regard.tokens.pairs import EncodedPairs, encode_pairs
@@ -132,8 +132,8 @@ class Run:
     def read_again(self, record: TextRecord) -> Source:
         if record.name == "-":
             raise UserError("this run's text came from standard input and is gone; name the text with `text`")
-        whole = built_in_text() if record.name == BUILT_IN else read_file(record.paths(self.folder)[0])
-        source = Source(whole.name, whole.text[record.first :], record.first)
+        (whole,) = [built_in_text()] if record.name == BUILT_IN else read(record.paths(self.folder)[0])
+        source = whole.part(record.first, len(whole))
         if source.sha256 != record.sha256:
             raise UserError(
                 f"{source.name}: has changed since the run was trained; name the text with `text`"

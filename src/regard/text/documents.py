@@ -2,17 +2,23 @@
 
 import itertools
 import re
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 from typing import Literal
 
-Document = Literal["file", "line", "blank"]
+Document = Literal["file", "row", "line", "blank"]
 
+ROW = "\0"  # ends a row of JSON lines or Parquet; no text holds this character
+PIECE = 1 << 20  # characters of a text that are split and encoded at a time
+ENDS = {"row": ROW, "line": "\n"}  # the character that an end token stands for
 BLANK_LINES = re.compile(r"\n(?:[ \t\r\f\v]*\n)+")
 
 
 def split(text: str, document: Document) -> list[str]:
     """Cut a text into documents. Joined together, the documents are the text.
 
-    Only "line" leaves something out: the newline, because the end of the document stands for it.
+    "line" leaves out the newline and "row" the end of the row, because the end of the document stands for
+    it.
 
     >>> split("a b\\n\\nc\\n", "line")
     ['a b', '', 'c']
@@ -21,20 +27,47 @@ def split(text: str, document: Document) -> list[str]:
     """
     if document == "file":
         return [text]
-    if document == "line":
-        lines = text.split("\n")
-        return lines if lines[-1] else lines[:-1]
+    if document != "blank":
+        parts = text.split(ENDS[document])
+        return parts if parts[-1] else parts[:-1]
     cuts = [0, *(match.end() for match in BLANK_LINES.finditer(text)), len(text)]
     return [text[a:b] for a, b in itertools.pairwise(cuts) if a < b]
 
 
-def hold_out(text: str, share: float = 0.1) -> tuple[str, str]:
-    """Split a text into its first part, for training, and the last `share`, for validation.
+@dataclass(frozen=True)
+class Piece:
+    """A piece of a text, in documents."""
 
-    The cut moves to the next end of a line, or else of a word, if there is one within half of the share.
+    documents: list[str]
+    unfinished: bool  # the last document goes on in the next piece, with at least one character or its end
+
+
+Cut = Callable[[str, int], int]  # (text, first place) -> a place where a document may be cut, or -1
+
+
+def split_pieces(strings: Iterable[str], document: Document, cut: Cut) -> Iterator[Piece]:
+    """Cut a text that comes as a sequence of strings into pieces of about PIECE characters.
+
+    The parts of each document, joined, are the documents of `split`. `cut` says where a document may be cut:
+    at a place with a character on both sides, and never inside white space.
     """
-    cut = int(len(text) * (1 - share))
-    limit = cut + int(len(text) * share / 2)
-    ends = [place + 1 for mark in "\n " if (place := text.find(mark, cut, limit)) >= 0]
-    cut = ends[0] if ends else cut
-    return text[:cut], text[cut:]
+    rest = ""
+    for string in strings:
+        rest += string
+        while len(rest) > PIECE and (place := cut(rest, PIECE)) > 0:
+            yield _piece(rest[:place], document)
+            rest = rest[place:]
+    if rest:
+        yield Piece(split(rest, document), unfinished=False)
+
+
+def _piece(text: str, document: Document) -> Piece:
+    """Return a piece that another one follows."""
+    if document == "file":
+        return Piece([text], unfinished=True)
+    if document != "blank":
+        parts = text.split(ENDS[document])
+        unfinished = parts[-1] != ""
+        return Piece(parts if unfinished else parts[:-1], unfinished)
+    ends = [match.end() for match in BLANK_LINES.finditer(text)]
+    return Piece(split(text, document), unfinished=not ends or ends[-1] < len(text))

@@ -11,6 +11,8 @@ from torch import Tensor
 
 from regard.tokens.contract import Encoded
 
+SLICE = 1 << 20  # tokens whose windows are made at a time
+
 
 @dataclass(frozen=True)
 class Rows:
@@ -52,25 +54,38 @@ class Windows:
         return Windows(self.first_W[rows], self.last_W[rows], self.scored_W[rows], self.document_W[rows])
 
 
-def whole_documents(text: Encoded) -> Windows:
-    """Return a window for each document."""
-    starts_D = text.starts_D
-    return Windows(starts_D, text.ends_D, starts_D, starts_D)
+def window_slices(text: Encoded, context: int | None, stride: int | None) -> Iterator[Windows]:
+    """Yield the windows of a text in order, in slices of some SLICE tokens.
 
-
-def overlapping_windows(text: Encoded, context: int, stride: int) -> Windows:
-    """Return windows of `context` tokens whose starts are `stride` tokens apart.
-
-    Every token is a target once, in the first window that contains it.
+    Without a context, a window is a document. Otherwise the starts of windows of `context` tokens are
+    `stride` tokens apart, and every token is a target once, in the first window that contains it.
     """
-    starts_D, lengths_D = text.starts_D, text.ends_D - text.starts_D
-    count_D = 1 + torch.ceil((lengths_D - context).clamp(min=0) / stride).long()
-    document_W = starts_D.repeat_interleave(count_D)
-    end_W = text.ends_D.repeat_interleave(count_D)
-    number_W = torch.arange(len(document_W)) - (count_D.cumsum(0) - count_D).repeat_interleave(count_D)
-    first_W = document_W + number_W * stride
-    scored_W = torch.where(number_W == 0, first_W, first_W + context - stride)
-    return Windows(first_W, torch.minimum(first_W + context, end_W), scored_W, document_W)
+    for starts_D, ends_D in _document_slices(text):
+        if context is None:
+            yield Windows(starts_D, ends_D, starts_D, starts_D)
+            continue
+        step = stride or context
+        count_D = 1 - (context - (ends_D - starts_D)).clamp(max=0) // step
+        most = SLICE // step + 1  # a document of a slice has more windows only if it is alone in the slice
+        for first in range(0, int(count_D.max()), most):
+            own_D = count_D.clamp(max=first + most) - first
+            document_W = starts_D.repeat_interleave(own_D)
+            end_W = ends_D.repeat_interleave(own_D)
+            before_W = (own_D.cumsum(0) - own_D).repeat_interleave(own_D)
+            number_W = first + torch.arange(len(document_W)) - before_W
+            first_W = document_W + number_W * step
+            scored_W = torch.where(number_W == 0, first_W, first_W + context - step)
+            yield Windows(first_W, torch.minimum(first_W + context, end_W), scored_W, document_W)
+
+
+def _document_slices(text: Encoded) -> Iterator[tuple[Tensor, Tensor]]:
+    """Yield the starts and ends of documents that have SLICE tokens together, or of one that has more."""
+    first, start = 0, 0
+    while first < len(text.ends_D):
+        fitting = int(torch.searchsorted(text.ends_D, start + SLICE, right=True))
+        ends_D = text.ends_D[first : max(fitting, first + 1)].clone()
+        yield torch.cat([ends_D.new_tensor([start]), ends_D[:-1]]), ends_D
+        first, start = first + len(ends_D), int(ends_D[-1])
 
 
 def window_batches(
@@ -101,8 +116,6 @@ def _segments(text: Encoded, windows: Windows, start: int, padding: int, segment
             place_BT == windows.document_W.unsqueeze(1), start, text.ids_N[place_BT - 1].long()
         )
         scored_BT = real_BT & (place_BT >= windows.scored_W.unsqueeze(1))
-        yield Rows(
-            torch.where(real_BT, read_BT, padding),
-            torch.where(scored_BT, text.ids_N[place_BT].long(), -1),
-            torch.where(scored_BT, place_BT, -1),
-        )
+        targets_BT = torch.where(scored_BT, text.ids_N[place_BT].long(), -1)
+        text.release()
+        yield Rows(torch.where(real_BT, read_BT, padding), targets_BT, torch.where(scored_BT, place_BT, -1))

@@ -4,8 +4,8 @@ from typing import Any, final
 
 import numpy as np
 
-from regard.text.documents import Document
-from regard.tokens.contract import Tokenizer, with_ends
+from regard.text.documents import ENDS, Document
+from regard.tokens.contract import Tokenizer, after_a_letter, with_ends
 
 END, UNKNOWN, FIRST = 0, 1, 2
 
@@ -28,8 +28,9 @@ class CharacterTokenizer(Tokenizer):
     def train(cls, texts: list[str], document: Document) -> "CharacterTokenizer":
         """Make a tokenizer with the characters of the texts."""
         characters = sorted(set().union(*texts))
-        if document == "line" and "\n" in characters:
-            characters.remove("\n")  # the end token stands for the newline
+        end = ENDS.get(document)
+        if end in characters:
+            characters.remove(end)  # the end token stands for it
         return cls("".join(characters), document)
 
     def encode_documents(self, documents: list[str]) -> tuple[np.ndarray, np.ndarray]:
@@ -39,6 +40,9 @@ class CharacterTokenizer(Tokenizer):
             return with_ends(np.full(len(codes), UNKNOWN), lengths, END)
         places = np.searchsorted(self._codes, codes).clip(max=len(self._codes) - 1)
         return with_ends(np.where(self._codes[places] == codes, places + FIRST, UNKNOWN), lengths, END)
+
+    def cut(self, text: str, first: int) -> int:
+        return after_a_letter(text, first)
 
     def token_bytes(self, token: int, previous: int | None) -> bytes:
         if token >= FIRST:

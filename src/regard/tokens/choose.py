@@ -1,15 +1,18 @@
 """Makes the tokenizer from options and a training text."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 from regard.errors import UserError
 from regard.ranges import Count
 from regard.text.documents import Document, split
-from regard.text.files import read_file
+from regard.text.files import Source, read_file
 from regard.tokens.characters import CharacterTokenizer
 from regard.tokens.contract import Encoded, Tokenizer
 from regard.tokens.raw_bytes import ByteTokenizer
+from regard.tokens.shards import encode_sources
+from regard.tokens.streams import SAMPLE, characters, sample, vocabulary
 from regard.tokens.subwords import SubwordTokenizer
 from regard.tokens.words import WordTokenizer
 
@@ -32,18 +35,45 @@ class TokenOptions:
     """Number of tokens of byte-pair encoding (bpe: 1024)."""
 
 
+def train_on_sources(
+    sources: Sequence[Source], options: TokenOptions, seed: int
+) -> tuple[Tokenizer, Encoded, list[str]]:
+    """Make a tokenizer for texts of any size. Return it, the encoded texts, and notes for the user."""
+    if all(source.in_memory for source in sources):
+        return *train_tokenizer([source.text for source in sources], options), []
+    _check(options)
+    notes = list[str]()
+    match options.tokens:
+        case "word" if options.vocabulary is None:
+            words = vocabulary(sources, options.cutoff)
+            tokenizer: Tokenizer = WordTokenizer(words, options.document)
+        case "char":
+            tokenizer = CharacterTokenizer.train([characters(sources)], options.document)
+        case "bpe":
+            tokenizer = _make_tokenizer(sample(sources, seed), options)
+            share = f"a random sample of {SAMPLE >> 20} million characters of the text"
+            notes.append(f"the subwords are learned from {share}")
+        case _:
+            tokenizer = _make_tokenizer([], options)
+    return tokenizer, encode_sources(tokenizer, sources), notes
+
+
 def train_tokenizer(texts: list[str], options: TokenOptions) -> tuple[Tokenizer, Encoded]:
     """Make a tokenizer for the texts. Return it, and the encoded texts."""
-    if options.tokens != "word" and (options.cutoff != 1 or options.vocabulary is not None):
-        raise UserError("`cutoff` and `vocabulary` are options of `tokens` word")
-    if options.tokens != "bpe" and options.bpe_size is not None:
-        raise UserError("`bpe_size` is an option of `tokens` bpe")
+    _check(options)
     if options.tokens == "word" and options.vocabulary is None:
         documents = [document for text in texts for document in split(text, options.document)]
         tokenizer, ids, ends = WordTokenizer.train(documents, options.document, options.cutoff)
         return tokenizer, tokenizer.encoded(ids, ends, sum(len(text.encode()) for text in texts))
     other = _make_tokenizer(texts, options)
     return other, other.encode_texts(texts)
+
+
+def _check(options: TokenOptions) -> None:
+    if options.tokens != "word" and (options.cutoff != 1 or options.vocabulary is not None):
+        raise UserError("`cutoff` and `vocabulary` are options of `tokens` word")
+    if options.tokens != "bpe" and options.bpe_size is not None:
+        raise UserError("`bpe_size` is an option of `tokens` bpe")
 
 
 def _make_tokenizer(texts: list[str], options: TokenOptions) -> Tokenizer:

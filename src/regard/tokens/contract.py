@@ -11,32 +11,42 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import torch
-from torch import Tensor
 
 from regard.errors import UserError
-from regard.text.documents import Document, split
+from regard.text.documents import Document, Piece, split
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+LETTER = re.compile(r"\S(?=.)", re.DOTALL)  # with a character after it
+
+
+def nothing() -> None:
+    """Do nothing: the ids of a small text stay in memory."""
 
 
 @dataclass(frozen=True)
 class Encoded:
     """Encoded documents, joined into one sequence. Each document ends with the end token of the tokenizer."""
 
-    ids_N: Tensor
-    ends_D: Tensor  # the index after the last token of each document
+    ids_N: "Tensor"  # of any integer type; the ids of a large text lie in a mapped file
+    ends_D: "Tensor"  # the index after the last token of each document
     bytes: int  # the UTF-8 bytes of the text
     unknown: int  # the number of unknown tokens
+    release: Callable[[], None] = nothing  # gives the pages of a mapped file back to the system
 
     @property
-    def starts_D(self) -> Tensor:
+    def starts_D(self) -> "Tensor":
         """(D): the index of the first token of each document."""
-        return torch.cat([self.ends_D.new_zeros(1), self.ends_D[:-1]])
+        starts_D = self.ends_D.roll(1)
+        starts_D[0] = 0
+        return starts_D
 
     @property
-    def lengths_D(self) -> Tensor:
+    def lengths_D(self) -> "Tensor":
         """(D): the number of tokens of each document, end included."""
         return self.ends_D - self.starts_D
 
@@ -47,8 +57,10 @@ class Encoded:
         """Return the first `tokens` tokens, which may cut the last document. `bytes` stays the same."""
         if len(self) <= tokens:
             return self
-        ends_D = torch.cat([self.ends_D[self.ends_D < tokens], torch.tensor([tokens])])
-        return Encoded(self.ids_N[:tokens], ends_D, self.bytes, self.unknown)
+        whole = int((self.ends_D < tokens).sum())
+        ends_D = self.ends_D[: whole + 1].clone()
+        ends_D[-1] = tokens
+        return Encoded(self.ids_N[:tokens], ends_D, self.bytes, self.unknown, self.release)
 
 
 class Tokenizer(ABC):
@@ -87,6 +99,26 @@ class Tokenizer(ABC):
     def to_json(self) -> dict[str, Any]:
         """Return a description from which `parse_tokenizer` (saved.py) makes the same tokenizer."""
 
+    @abstractmethod
+    def cut(self, text: str, first: int) -> int:
+        """Return a place of a long document, at `first` or later, where it may be cut: no token changes.
+
+        The place lies before or after white space, never inside, and a character follows. -1 if there is no
+        such place in this beginning of the document.
+        """
+
+    def encode_piece(self, piece: Piece) -> tuple[np.ndarray, np.ndarray]:
+        """Return the ids of a piece of a text, and the index after each document that ends in it."""
+        ids, ends = self.encode_documents(piece.documents)
+        self.check_lossless(piece.documents, ids, ends)
+        if not piece.unfinished:
+            return ids, ends
+        return self.without_end(piece.documents[-1], ids), ends[:-1]
+
+    def without_end(self, document: str, ids: np.ndarray) -> np.ndarray:
+        """Return the ids without the end token of the last document, which goes on."""
+        return ids[:-1]
+
     def encode(self, text: str) -> Encoded:
         """Split a text into documents and encode them."""
         return self.encode_whole(split(text, self.document), len(text.encode()))
@@ -117,6 +149,8 @@ class Tokenizer(ABC):
 
     def encode_texts(self, texts: list[str]) -> Encoded:
         """Encode several texts, one after the other. No document crosses from one text to the next."""
+        import torch
+
         parts = [self.encode(text) for text in texts]
         offsets = np.cumsum([0, *(len(part) for part in parts[:-1])])
         return Encoded(
@@ -128,13 +162,18 @@ class Tokenizer(ABC):
 
     def encoded(self, ids: np.ndarray, ends: np.ndarray, size: int) -> Encoded:
         """Make an `Encoded` from ids and ends, for a text of `size` bytes."""
-        unknown = 0 if self.unknown is None else int((ids == self.unknown).sum())
-        return Encoded(torch.from_numpy(ids), torch.from_numpy(ends), size, unknown)
+        import torch  # only here: the processes that encode large texts start without it
+
+        return Encoded(torch.from_numpy(ids), torch.from_numpy(ends), size, self.count_unknown(ids))
+
+    def count_unknown(self, ids: np.ndarray) -> int:
+        """Return the number of unknown tokens."""
+        return 0 if self.unknown is None else int((ids == self.unknown).sum())
 
     def prompt(self, text: str) -> list[int]:
         """Return the ids of the beginning of a document, without an end token."""
         ids, _ = self.encode_documents([text])
-        return ids[:-1].tolist()
+        return self.without_end(text, ids).tolist()
 
     def decoder(self, previous: int | None = None) -> Callable[[int], str]:
         """Return a function that converts tokens to text one by one.
@@ -170,8 +209,8 @@ class Tokenizer(ABC):
 
     @property
     def end_bytes(self) -> bytes:
-        """The bytes of the end token: a newline if documents are lines."""
-        return b"\n" if self.document == "line" else b""
+        """The bytes of the end token: a newline if documents are lines or rows."""
+        return b"\n" if self.document in ("line", "row") else b""
 
 
 def _difference(text: str, read: str) -> str:
@@ -193,6 +232,12 @@ def with_ends(ids: np.ndarray, lengths: np.ndarray, end: int) -> tuple[np.ndarra
     out[is_end] = end
     out[~is_end] = ids
     return out, ends
+
+
+def after_a_letter(text: str, first: int) -> int:
+    """Return the first place from `first` on after a character that is no white space, or -1."""
+    found = LETTER.search(text, max(0, first - 1))
+    return found.end() if found else -1
 
 
 def show_bytes(data: bytes) -> str:

@@ -6,7 +6,7 @@ from typing import Any, final
 import numpy as np
 
 from regard.text.documents import Document
-from regard.tokens.contract import Tokenizer, with_ends
+from regard.tokens.contract import Tokenizer, after_a_letter, with_ends
 
 END = 256
 
@@ -25,6 +25,9 @@ class ByteTokenizer(Tokenizer):
         encoded = [document.encode() for document in documents]
         lengths = np.fromiter(map(len, encoded), dtype=np.int64, count=len(encoded))
         return with_ends(np.frombuffer(b"".join(encoded), dtype=np.uint8), lengths, END)
+
+    def cut(self, text: str, first: int) -> int:
+        return after_a_letter(text, first)
 
     def token_bytes(self, token: int, previous: int | None) -> bytes:
         return self.end_bytes if token == END else bytes([token])

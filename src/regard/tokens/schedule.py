@@ -13,6 +13,7 @@ text.
 
 import heapq
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import final
 
@@ -20,28 +21,39 @@ import torch
 from torch import Tensor
 
 from regard.errors import UserError
-from regard.tokens.contract import Encoded
+from regard.machine.device import to_device
+from regard.tokens.contract import Encoded, nothing
 
 
 @dataclass(frozen=True)
 class Corpus:
-    """A text on the device, from which batches are gathered."""
+    """A text from which batches are gathered: on the device, or in a mapped file if it is large."""
 
     ids_N: Tensor
-    read_N: Tensor  # the input for each target: the token before it, or the start mark
+    ends_D: Tensor
+    start: int
+    device: torch.device
+    release: Callable[[], None]
 
     @classmethod
     def of(cls, text: Encoded, start: int, device: torch.device) -> "Corpus":
-        """Move a text to the device."""
-        read_N = torch.cat([text.ids_N.new_tensor([start]), text.ids_N[:-1]])
-        read_N[text.starts_D] = start
-        return cls(text.ids_N.to(device), read_N.to(device))
+        """Move a text to the device, unless its ids are mapped."""
+        if text.release is not nothing:
+            return cls(text.ids_N, text.ends_D, start, device, text.release)
+        return cls(text.ids_N.to(device), text.ends_D.to(device), start, device, nothing)
 
     def rows(self, place_BT: Tensor, padding: int) -> tuple[Tensor, Tensor]:
-        """Return the input tokens and the targets at these places."""
+        """Return the input tokens and the targets at these places, on the device of training."""
+        place_BT = to_device(place_BT, self.ids_N.device)
         real_BT, index_BT = place_BT >= 0, place_BT.clamp(min=0)
-        tokens_BT = torch.where(real_BT, self.read_N[index_BT].long(), padding)
-        return tokens_BT, torch.where(real_BT, self.ids_N[index_BT].long(), -1)
+        # The input for a target is the token before it, or the start mark at the beginning of a document.
+        document_BT = torch.searchsorted(self.ends_D, index_BT).clamp(max=len(self.ends_D) - 1)
+        first_BT = (index_BT == 0) | (self.ends_D[document_BT] == index_BT)
+        read_BT = torch.where(first_BT, self.start, self.ids_N[index_BT - 1].long())
+        tokens_BT = torch.where(real_BT, read_BT, padding)
+        targets_BT = torch.where(real_BT, self.ids_N[index_BT].long(), -1)
+        self.release()
+        return to_device(tokens_BT, self.device), to_device(targets_BT, self.device)
 
 
 WINDOWS = 32  # the number of windows in a piece of a long document
@@ -49,12 +61,17 @@ WINDOWS = 32  # the number of windows in a piece of a long document
 
 def _pieces(text: Encoded, longest: int) -> tuple[Tensor, Tensor]:
     """Return the starts and ends of pieces: documents, or equal parts of documents longer than `longest`."""
-    length_D = text.ends_D - text.starts_D
-    count_D = torch.ceil(length_D / longest).long()
-    size_P = torch.ceil(length_D / count_D).long().repeat_interleave(count_D)
+    length_D = text.lengths_D
+    count_D = _ceil_divided(length_D, longest)
+    size_P = _ceil_divided(length_D, count_D).repeat_interleave(count_D)
     number_P = _numbers_within(count_D)
     start_P = text.starts_D.repeat_interleave(count_D) + number_P * size_P
     return start_P, torch.minimum(start_P + size_P, text.ends_D.repeat_interleave(count_D))
+
+
+def _ceil_divided(numbers: Tensor, divisor: Tensor | int) -> Tensor:
+    """Divide whole numbers and round up, without the error of a floating-point quotient."""
+    return -(-numbers // divisor)
 
 
 def epoch_generator(seed: int, epoch: int) -> torch.Generator:
@@ -100,34 +117,39 @@ class WindowSchedule(Schedule):
         self._length = min(context, int((text.ends_D - text.starts_D).max()))
         # A long document is cut into pieces, each with a random phase of its own, so that the positions of
         # words in windows vary within an epoch.
-        self._starts_D, self._ends_D = _pieces(text, WINDOWS * self._length)
+        self._starts_P, self._ends_P = _pieces(text, WINDOWS * self._length)
         self._seed, self._epoch, self._batch = seed, -1, batch
 
     def _cut(self, epoch: int) -> None:
+        """Draw the phase of each piece, and the order of all windows."""
         if epoch == self._epoch:
             return
         generator = epoch_generator(self._seed, epoch)
-        length_D = self._ends_D - self._starts_D
-        phase_D = (torch.rand(len(length_D), generator=generator) * self._length).long()
-        phase_D[length_D <= self._length] = 0
-        count_D = torch.ceil((length_D + phase_D) / self._length).long()
-        start_W = (self._starts_D - phase_D).repeat_interleave(count_D) + _numbers_within(
-            count_D
-        ) * self._length
-        end_W = torch.minimum(start_W + self._length, self._ends_D.repeat_interleave(count_D))
-        start_W = torch.maximum(start_W, self._starts_D.repeat_interleave(count_D))
-        shuffled_W = torch.randperm(len(start_W), generator=generator)
-        self._start_W, self._end_W, self._epoch = start_W[shuffled_W], end_W[shuffled_W], epoch
+        length_P = self._ends_P - self._starts_P
+        phase_P = (torch.rand(len(length_P), generator=generator) * self._length).long()
+        phase_P[length_P <= self._length] = 0
+        self._begin_P = self._starts_P - phase_P
+        count_P = _ceil_divided(length_P + phase_P, self._length)
+        self._windows_P = count_P.cumsum(0)  # the number of windows up to the end of each piece
+        self._before_P = self._windows_P - count_P
+        windows = int(count_P.sum())
+        kind = torch.int32 if windows < 1 << 31 else torch.int64
+        self._order_W, self._epoch = torch.randperm(windows, generator=generator, dtype=kind), epoch
 
     def steps(self, epoch: int) -> int:
         self._cut(epoch)
-        return max(1, len(self._start_W) // self._batch)
+        return max(1, len(self._order_W) // self._batch)
 
     def places(self, epoch: int, step: int) -> tuple[Tensor, Tensor]:
         self._cut(epoch)
-        rows = slice(step * self._batch, (step + 1) * self._batch)
-        place_BT = self._start_W[rows].unsqueeze(1) + torch.arange(self._length)
-        place_BT = torch.where(place_BT < self._end_W[rows].unsqueeze(1), place_BT, -1)
+        # The windows of a step are computed when they are read: a large text has too many to keep.
+        window_B = self._order_W[step * self._batch : (step + 1) * self._batch].long()
+        piece_B = torch.searchsorted(self._windows_P, window_B, right=True)
+        start_B = self._begin_P[piece_B] + (window_B - self._before_P[piece_B]) * self._length
+        end_B = torch.minimum(start_B + self._length, self._ends_P[piece_B])
+        start_B = torch.maximum(start_B, self._starts_P[piece_B])
+        place_BT = start_B.unsqueeze(1) + torch.arange(self._length)
+        place_BT = torch.where(place_BT < end_B.unsqueeze(1), place_BT, -1)
         return place_BT, torch.ones(len(place_BT), dtype=torch.bool)
 
 
@@ -153,24 +175,26 @@ class LaneSchedule(Schedule):
             return
         generator = epoch_generator(self._seed, epoch)
         order = torch.randperm(len(self._start_P), generator=generator)
-        segments_P = torch.ceil((self._end_P - self._start_P) / self._segment).long()
+        segments_P = _ceil_divided(self._end_P - self._start_P, self._segment)
         lanes: list[list[int]] = [[] for _ in range(self._batch)]
         lengths = [(0, lane) for lane in range(self._batch)]  # a heap: the length of each lane in segments
         for piece, segments in zip(order.tolist(), segments_P[order].tolist(), strict=True):
             length, lane = heapq.heappop(lengths)
             lanes[lane].append(piece)
             heapq.heappush(lengths, (length + segments, lane))
-        self._steps = max(length for length, _ in lengths)
-        start_BS = torch.zeros(self._batch, self._steps, dtype=torch.long)
-        end_BS, fresh_BS = torch.zeros_like(start_BS), torch.ones(self._batch, self._steps, dtype=torch.bool)
-        for lane, pieces in enumerate(lanes):
-            count = segments_P[pieces]
-            number = _numbers_within(count)
-            start = self._start_P[pieces].repeat_interleave(count) + number * self._segment
-            start_BS[lane, : len(number)] = start
-            end_BS[lane, : len(number)] = self._end_P[pieces].repeat_interleave(count)
-            fresh_BS[lane, : len(number)] = number == 0
-        self._start_BS, self._end_BS, self._fresh_BS, self._epoch = start_BS, end_BS, fresh_BS, epoch
+        self._steps, self._epoch = max(length for length, _ in lengths), epoch
+        self._piece_P = torch.tensor([piece for pieces in lanes for piece in pieces])  # lane after lane
+        own_B = torch.tensor([len(pieces) for pieces in lanes])
+        self._ended_B = own_B.cumsum(0)
+        own_P = segments_P[self._piece_P]
+        all_P = own_P.cumsum(0)
+        # The segments of a lane before each of its pieces, and after it.
+        before_B = torch.cat([all_P.new_zeros(1), all_P])[self._ended_B].roll(1)
+        before_B[0] = 0
+        lane_P = torch.repeat_interleave(torch.arange(self._batch), own_B)
+        after_P = all_P - before_B[lane_P]
+        self._before_P = after_P - own_P
+        self._place_P = after_P + lane_P * (self._steps + 1)  # in ascending order
 
     def steps(self, epoch: int) -> int:
         self._fill_lanes(epoch)
@@ -178,7 +202,14 @@ class LaneSchedule(Schedule):
 
     def places(self, epoch: int, step: int) -> tuple[Tensor, Tensor]:
         self._fill_lanes(epoch)
-        place_BT = self._start_BS[:, step].unsqueeze(1) + torch.arange(self._segment)
-        place_BT = torch.where(place_BT < self._end_BS[:, step].unsqueeze(1), place_BT, -1)
-        longest = max(1, int((place_BT >= 0).sum(1).max()))
-        return place_BT[:, :longest], self._fresh_BS[:, step]
+        lane_B = torch.arange(self._batch)
+        number_B = torch.searchsorted(self._place_P, step + lane_B * (self._steps + 1), right=True)
+        reads_B = number_B < self._ended_B  # other lanes have ended
+        number_B = number_B.clamp(max=len(self._piece_P) - 1)
+        piece_B, segment_B = self._piece_P[number_B], step - self._before_P[number_B]
+        start_B1 = (self._start_P[piece_B] + segment_B * self._segment).unsqueeze(1)
+        place_BT = start_B1 + torch.arange(self._segment)
+        real_BT = (place_BT < self._end_P[piece_B].unsqueeze(1)) & reads_B.unsqueeze(1)
+        place_BT = torch.where(real_BT, place_BT, -1)
+        longest = max(1, int(real_BT.sum(1).max()))
+        return place_BT[:, :longest], ~reads_B | (segment_B == 0)

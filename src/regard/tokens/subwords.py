@@ -21,12 +21,10 @@ from regard.text.documents import Document
 from regard.tokens.bpe_training import train_library
 from regard.tokens.contract import Tokenizer, with_ends
 
-PIECE, BATCH = (
-    1 << 16,
-    1 << 21,
-)  # letters of a piece of a document, and of the pieces that are encoded at once
-# A word of byte-level encoding may begin with a space, but never goes on over one.
-BOUNDARY = re.compile(r"[^\W_](?=[ \n])")
+# Letters of a piece of a document, of a word that has no end, and of the pieces that are encoded at once.
+PIECE, WORD, BATCH = 1 << 16, 1 << 17, 1 << 21
+BOUNDARY = re.compile(r"[^\W_](?=\W)")  # most pre-tokenizers cut here
+AROUND = 64  # letters before and after a cut that the pre-tokenizer is asked about
 
 
 @final
@@ -73,16 +71,59 @@ class SubwordTokenizer(Tokenizer):
 
     def _pieces(self, document: str) -> list[str]:
         """Cut a long document between words, if this changes no token."""
-        library = self._library
-        plain = library.normalizer is None  # special tokens and truncation are switched off
-        words = library.pre_tokenizer
-        if not plain or not isinstance(words, pre_tokenizers.ByteLevel) or words.add_prefix_space:
-            return [document]
         pieces, start = list[str](), 0
-        while found := BOUNDARY.search(document, start + PIECE):
-            pieces.append(document[start : found.end()])
-            start = found.end()
+        while (end := self._next_cut(document, start)) < len(document):
+            pieces.append(document[start:end])
+            start = end
         return [*pieces, document[start:]]
+
+    def cut(self, text: str, first: int) -> int:
+        if not self._cuts:
+            return -1
+        place = 0
+        # The same cuts as those of the whole document, as far as they are known from its beginning.
+        while place < first:
+            if place + 2 * PIECE + WORD > len(text):
+                return -1
+            place = self._next_cut(text, place)
+        return place
+
+    def _next_cut(self, text: str, start: int) -> int:
+        """Return the next place after a cut where the pre-tokenizer cuts, some PIECE letters on.
+
+        A word of more than PIECE + WORD letters is cut into words of WORD letters.
+        """
+        end = start + PIECE + WORD
+        if not self._cuts or len(text) <= start + PIECE:
+            return len(text)
+        found = self._boundary(text, start + PIECE, end)
+        if found is not None or end >= len(text):
+            return len(text) if found is None else found
+        before = None
+        while (found := self._boundary(text, start + 1 if before is None else before + 1, end)) is not None:
+            before = found
+        return start + WORD if before is None else before
+
+    def _boundary(self, text: str, first: int, last: int) -> int | None:
+        """Return the first place in a part of a text where the pre-tokenizer cuts."""
+        for found in BOUNDARY.finditer(text, first, last):
+            place = found.end()
+            left, right = text[max(0, place - AROUND) : place], text[place : place + AROUND]
+            if self._words(left) + self._words(right) == self._words(left + right):
+                return place
+        return None
+
+    def _words(self, text: str) -> list[str]:
+        """Return the words from which the library makes tokens."""
+        normalizer, words = self._library.normalizer, self._library.pre_tokenizer
+        assert words is not None
+        normal = text if normalizer is None else normalizer.normalize_str(text)
+        return [word for word, _ in words.pre_tokenize_str(normal)]
+
+    @cached_property
+    def _cuts(self) -> bool:
+        """Whether a long document is cut: a part of it then gives back its own bytes."""
+        return self._byte_level and self._library.pre_tokenizer is not None
 
     def _encode(self, pieces: list[str]) -> list[np.ndarray]:
         """Encode a few pieces at once: the library needs some 200 bytes for each token, an id needs four."""

@@ -4,6 +4,7 @@ The end of a line is a token under every `--document`. A literal `<unk>` in the 
 the unknown token has an id of its own.
 """
 
+import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from itertools import chain, count
@@ -11,10 +12,13 @@ from typing import Any, final
 
 import numpy as np
 
+from regard.errors import UserError
 from regard.text.documents import Document
 from regard.tokens.contract import Tokenizer
 
 END, UNKNOWN, FIRST = 0, 1, 2
+LONGEST = 1 << 26  # characters of a word
+BETWEEN_WORDS = re.compile(r"[ \t\n\r\v\f](?=[^ \t\n\r\v\f])")
 LINE = b"\0"  # stands for a newline during splitting; texts with a zero byte are refused when they are read
 CHUNK = 1 << 20  # the number of characters that are split at a time, so that lists of words stay small
 
@@ -62,9 +66,11 @@ class WordTokenizer(Tokenizer):
     def stop(self) -> int | None:
         return END if self.document == "line" else None  # other documents have many lines
 
-    def prompt(self, text: str) -> list[int]:
-        ids, _ = self.encode_documents([text])
-        return ids.tolist() if text.endswith("\n") else ids[:-1].tolist()  # a complete line keeps its end
+    def cut(self, text: str, first: int) -> int:
+        return cut_between_words(text, first)
+
+    def without_end(self, document: str, ids: np.ndarray) -> np.ndarray:
+        return ids if document.endswith("\n") else ids[:-1]  # a complete line keeps its end
 
     def token_bytes(self, token: int, previous: int | None) -> bytes:
         if token == END:
@@ -96,6 +102,14 @@ def _encode(documents: list[str], ids_of: dict[bytes, int], end: int) -> tuple[n
     return ids, line_ends[np.cumsum(lines) - 1]
 
 
+def cut_between_words(text: str, first: int) -> int:
+    """Return the first place from `first` on where a word begins after white space, or -1."""
+    found = BETWEEN_WORDS.search(text, first - 1)
+    if found is None and len(text) - first > LONGEST:
+        raise UserError(f"a word has more than {LONGEST:,} characters: choose `tokens` bpe, char or byte")
+    return found.end() if found else -1
+
+
 def _lines(document: str) -> int:
     """Return the number of lines. A last line without a newline counts as well."""
     return document.count("\n") + (not document.endswith("\n"))
@@ -109,10 +123,10 @@ def _chunks(documents: list[str]) -> Iterator[list[bytes]]:
         pieces.append(piece if piece.endswith("\n") else piece + "\n")
         size += len(pieces[-1])
         if size >= CHUNK:
-            yield _split(pieces)
+            yield split_words("".join(pieces))
             pieces, size = [], 0
     if pieces:
-        yield _split(pieces)
+        yield split_words("".join(pieces))
 
 
 def _pieces(document: str) -> Iterator[str]:
@@ -127,5 +141,6 @@ def _pieces(document: str) -> Iterator[str]:
         start = newline + 1
 
 
-def _split(pieces: list[str]) -> list[bytes]:
-    return "".join(pieces).encode().replace(b"\n", b" \0 ").split()  # bytes split at ASCII white space only
+def split_words(text: str) -> list[bytes]:
+    """Return the words of a text, with LINE after each line."""
+    return text.encode().replace(b"\n", b" \0 ").split()  # bytes split at ASCII white space only

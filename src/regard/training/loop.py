@@ -60,7 +60,7 @@ def descend(
         model.train()
 
     model.train()
-    with delayed_stop() as stop, keep_freed_memory():
+    with machine.using_threads(), delayed_stop() as stop, keep_freed_memory():
         while not budget.spent(progress):
             set_rate(optimisers, options.learning_rate * rate(budget.share(progress), options))
             step_batches = [next_batch(batches, progress) for _ in range(options.accumulate)]

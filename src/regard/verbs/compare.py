@@ -13,7 +13,7 @@ from typing import Any
 from regard.boundary import build, check_ranges, parse_json
 from regard.errors import Busy, Interrupted, MachineError, UserError
 from regard.machine import streams
-from regard.machine.device import describe_machine
+from regard.machine.device import describe_machine, leaves_threads
 from regard.machine.disk import (
     LOCK,
     lock_folder,
@@ -262,13 +262,16 @@ def _carry_out(
 
 
 def _busy(waited: float) -> list[str]:
-    """Return a note if a training waited so long for cores that minutes were not an equal budget."""
+    """Return notes on a machine that other processes keep busy, where minutes may not be an equal budget."""
+    fewer = "The machine was busy when training began, so each training used one thread."
+    told = [fewer] if leaves_threads() else []
     if waited < TOO_BUSY:
-        return []
+        return told
     return [
+        *told,
         f"The machine was busy: the threads of one training waited {waited:.1f} seconds for a core in "
         "every second. The ranks mean little; compare again on an idle machine, or give --tokens-each "
-        "instead of --minutes."
+        "instead of --minutes.",
     ]
 
 
@@ -316,7 +319,7 @@ def _measured(name: str, seed: int, trained: Trained, test: tuple[str, ...]) -> 
         parameters=run.language_model.parameter_count(),
         seconds=trained.seconds,
         training_tokens_per_second=trained.tokens / trained.seconds,
-        measure=summarise(run.language_model, run.tokenizer, text, nll_N, began),
+        measure=summarise(run.language_model, run.tokenizer, text, [nll_N], began),
         curve=training_curve(folder),
     )
     return result, Column(name, run.tokenizer, text, nll_N)

@@ -111,7 +111,7 @@ def _of_text(
 ) -> Measure:
     changed = _changed(run, cache, cache_size, mix, valid)
     sources = read(text) or require_plain_text(changed).own_text()
-    return measure(changed.language_model, changed.tokenizer, [source.text for source in sources], stride)
+    return measure(changed.language_model, changed.tokenizer, sources, stride)
 
 
 def _of_words(run: Run, *, text: Files, similarity: File) -> EmbeddingMeasure:

@@ -95,7 +95,7 @@ def _serve(lab: Lab, listening: socket.socket, token: str, opened: Callable[[], 
     )
     listening.listen(128)  # the browser can connect from here on
     opened()
-    threading.Thread(target=lab.warm, daemon=True).start()
+    threading.Thread(target=lab.desk.warm, daemon=True).start()
     uvicorn.Server(config).run(sockets=[listening])
 
 

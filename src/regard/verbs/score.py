@@ -1,5 +1,6 @@
 """regard score RUN: the log-probability of every token of a text."""
 
+import json
 import math
 import sys
 from collections.abc import Iterator
@@ -12,16 +13,17 @@ import torch
 from regard.errors import UserError
 from regard.inside.edit_model import edited
 from regard.models.contract import LanguageModel, Part
-from regard.probabilities.measures import read_examples, token_losses
+from regard.probabilities.measures import losses_in_order, read_examples
 from regard.runs.derived import to_best_device
 from regard.runs.run import Run, require_plain_text
 from regard.tables import Table, TableRows, html_table
 from regard.text.files import Source, read
 from regard.tokens.batches import Rows
 from regard.tokens.contract import Encoded
+from regard.tokens.shards import encode_sources
 from regard.verbs.arguments import Edits, Files, RunLike
 from regard.verbs.parsing import parse
-from regard.verbs.printing import print_json, show_token
+from regard.verbs.printing import show_token
 
 
 @dataclass(frozen=True)
@@ -53,15 +55,24 @@ class ScoredToken:
 
 @dataclass(frozen=True)
 class Scores(Table):
-    """The scored documents of a text. Each iteration scores the text again, a document at a time."""
+    """The scored documents of a text. Each iteration scores the text again, in bounded memory."""
 
     run: Run
     sources: list[Source]
     explain: bool = False
 
     def __iter__(self) -> Iterator[list[ScoredToken]]:
+        document = list[ScoredToken]()
+        for token, is_last in self.tokens():
+            document.append(token)
+            if is_last:
+                yield document
+                document = []
+
+    def tokens(self) -> Iterator[tuple[ScoredToken, bool]]:
+        """Yield every token, and whether it is the last of its document."""
         for source in self.sources:
-            yield from _documents(self.run, source.text, self.explain)
+            yield from _scored(self.run, source, self.explain)
 
     def rows(self) -> TableRows:
         """A row for each token: its document (from 0), the token, its log-probability and its terms."""
@@ -95,18 +106,22 @@ def score(run: RunLike, text: Files = (), *, explain: bool = False, edit: Edits 
     return Scores(opened, read(text) or opened.own_text(), explain)
 
 
-def _documents(run: Run, text: str, explain: bool) -> Iterator[list[ScoredToken]]:
-    """Score the documents of one text."""
-    model, tokenizer = run.language_model, run.tokenizer
-    encoded = tokenizer.encode(text)
-    losses = token_losses(model, encoded)
+def _scored(run: Run, source: Source, explain: bool) -> Iterator[tuple[ScoredToken, bool]]:
+    """Score the tokens of one text."""
+    model, name = run.language_model, run.tokenizer.name
+    encoded = encode_sources(run.tokenizer, [source])
     terms = _terms(model, encoded) if explain else None
-    for first, last in zip(encoded.starts_D.tolist(), encoded.ends_D.tolist(), strict=True):
-        ids, nlls = encoded.ids_N[first:last].tolist(), losses[first:last].tolist()
-        yield [
-            ScoredToken(tokenizer.name(token), -nll, None if terms is None else terms[place])
-            for place, token, nll in zip(range(first, last), ids, nlls, strict=True)
-        ]
+    place, document, end = 0, 0, int(encoded.ends_D[0])
+    for nll_N in losses_in_order(model, encoded):
+        ids = encoded.ids_N[place : place + len(nll_N)].tolist()
+        encoded.release()
+        for token, nll in zip(ids, nll_N.tolist(), strict=True):
+            own = None if terms is None else terms[place]
+            place += 1
+            yield ScoredToken(name(token), -nll, own), place == end
+            if place == end < len(encoded):
+                document += 1
+                end = int(encoded.ends_D[document])
 
 
 def _terms(model: LanguageModel, text: Encoded) -> list[tuple[Term, ...]]:
@@ -144,13 +159,26 @@ def _add(terms: list[tuple[Term, ...]], rows: Rows, part: Part, prefix: str) -> 
 
 def main(arguments: list[str]) -> None:
     call = parse(score, arguments)
-    documents = score(**call.values)
-    if call.json:
-        print_json({"documents": [[token.to_json() for token in document] for document in documents]})
-        return
-    for document in documents:
-        sys.stdout.writelines(chain.from_iterable(map(_lines, document)))
-        sys.stdout.write("\n")
+    tokens = score(**call.values).tokens()
+    written = _json(tokens) if call.json else _text(tokens)
+    first = next(written)  # a mistake is noticed before anything is written
+    sys.stdout.writelines(chain([first], written))
+
+
+def _json(tokens: Iterator[tuple[ScoredToken, bool]]) -> Iterator[str]:
+    """Yield the parts of one JSON object: a large text is not kept in memory."""
+    before = '{"documents": [['
+    for token, is_last in tokens:
+        yield before + json.dumps(token.to_json(), ensure_ascii=False)
+        before = "], [" if is_last else ", "
+    yield "]]}\n"
+
+
+def _text(tokens: Iterator[tuple[ScoredToken, bool]]) -> Iterator[str]:
+    for token, is_last in tokens:
+        yield from _lines(token)
+        if is_last:
+            yield "\n"
 
 
 def _lines(token: ScoredToken) -> list[str]:

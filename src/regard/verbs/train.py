@@ -83,6 +83,7 @@ class Began:
     tokens: str  # the hash of the tokenizers
     bf16: bool
     folder: str | None = None  # the run's folder at the beginning
+    threads: int | None = None  # of a CPU; a resumed training equals an undisturbed one with as many
     sha256: str | None = None  # of all the rest; runs before version 0.3 have none
 
     def hash(self) -> str:
@@ -186,6 +187,7 @@ def _begin(
         texts=Texts.of(task.texts(), out),
         tokens=_tokens_hash(task),
         bf16=machine.bf16,
+        threads=machine.threads,
         folder=absolute(str(out)),
     )
     beginning = dataclasses.replace(beginning, sha256=beginning.hash())
@@ -228,8 +230,9 @@ def _resume(kind: type[Model], out: Path, given: dict[str, Any], listener: Liste
     model = task.make(kind, options.model)
     if task.vectors is not None and _nothing_learned(out):  # a checkpoint holds what became of them
         task.notes.append(begin_with_vectors(model, task.tokenizer, task.vectors))
-    # Precision `auto` is not measured again: another precision would give another model.
-    return _descend(model, task, options, out, choose_machine("bf16" if began.bf16 else "fp32"), listener)
+    # The precision and the threads are not measured again: others would give another model.
+    machine = choose_machine("bf16" if began.bf16 else "fp32", began.threads)
+    return _descend(model, task, options, out, machine, listener)
 
 
 def _plain(value: Any) -> Any:

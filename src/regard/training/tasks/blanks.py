@@ -7,15 +7,16 @@ from dataclasses import dataclass
 from typing import Any, final
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from regard.models.reader import Filler
 from regard.probabilities.blanks import fill, hidden_loss
 from regard.tokens.blanks import hide
-from regard.tokens.choose import train_tokenizer
+from regard.tokens.choose import train_on_sources
 from regard.tokens.contract import Encoded
 from regard.tokens.rows import windows
 from regard.tokens.schedule import WindowSchedule, epoch_generator
+from regard.tokens.shards import encode_sources
 from regard.training.options import Options, TrainingOptions
 from regard.training.task import Batch, Batches, RowStep, TextTask
 from regard.training.tasks.plain_text import VALID_TOKENS, first_tokens, read_texts
@@ -32,9 +33,8 @@ class Blanks(TextTask[Filler]):
         share = f"the last {options.data.hold:.0%} of the text"
         held_out = bool(self.valid) and not options.data.valid
         self.notes = [f"{share} is held out for validation; `hold` 0 holds nothing out"] if held_out else []
-        self.tokenizer, self._encoded = train_tokenizer(
-            [source.text for source in self.train], options.tokens
-        )
+        self.tokenizer, self._encoded, notes = train_on_sources(self.train, options.tokens, options.data.seed)
+        self.notes += notes
         self.vectors = options.data.vectors
         self._valid_part: Encoded | None = None
 
@@ -51,7 +51,7 @@ class Blanks(TextTask[Filler]):
     def batches(self, model: Filler, options: TrainingOptions, seed: int, device: torch.device) -> Batches:
         assert model.context is not None
         schedule = WindowSchedule(self._encoded, model.context, options.batch, seed)
-        return BlankBatches(schedule, self._encoded.ids_N, model, seed, device)
+        return BlankBatches(schedule, self._encoded, model, seed, device)
 
     def objective(self, model: Filler, options: TrainingOptions) -> nn.Module:
         return RowStep(model, smoothing=options.label_smoothing)
@@ -67,7 +67,7 @@ class Blanks(TextTask[Filler]):
     def loss(self, model: Filler) -> float | None:
         if not self.valid:
             return None
-        return hidden_loss(model, self.tokenizer.encode_texts([source.text for source in self.valid]))
+        return hidden_loss(model, encode_sources(self.tokenizer, self.valid))
 
     def sample(self, model: Filler) -> str | None:
         """Return rows of the validation text with their middle word hidden, and the words that fill it."""
@@ -93,7 +93,7 @@ class BlankBatches(Batches):
     """Rows of a text with hidden words."""
 
     schedule: WindowSchedule
-    ids_N: Tensor
+    text: Encoded
     model: Filler
     seed: int
     device: torch.device
@@ -104,7 +104,9 @@ class BlankBatches(Batches):
     def batch(self, epoch: int, step: int) -> Batch:
         place_BT, _ = self.schedule.places(epoch, step)
         real_BT = place_BT >= 0
-        ids_BT = torch.where(real_BT, self.ids_N[place_BT.clamp(min=0)].long(), self.model.padding)
+        ids_BT = self.text.ids_N[place_BT.clamp(min=0)].long()
+        self.text.release()
+        ids_BT = torch.where(real_BT, ids_BT, self.model.padding)
         generator = epoch_generator(self.seed * 1_000_003 + epoch, step)
         tokens_BT, targets_BT = hide(ids_BT, real_BT, self.model.blank, self.model.vocabulary_size, generator)
         inputs = {"tokens_BT": tokens_BT.to(self.device), "targets_BT": targets_BT.to(self.device)}

@@ -14,9 +14,10 @@ from regard.errors import UserError
 from regard.machine.device import to_device
 from regard.models.embedding import Embedding
 from regard.probabilities.neighbours import neighbour_loss
-from regard.tokens.choose import train_tokenizer
+from regard.tokens.choose import train_on_sources
 from regard.tokens.contract import Encoded
 from regard.tokens.neighbours import NeighbourSchedule, Words
+from regard.tokens.shards import encode_sources
 from regard.training.options import Options, TrainingOptions
 from regard.training.task import Batch, Batches, RowStep, TextTask
 from regard.training.tasks.plain_text import VALID_TOKENS, read_texts
@@ -35,8 +36,8 @@ class Neighbours(TextTask[Embedding]):
         share = f"the last {options.data.hold:.0%} of the text"
         held_out = bool(self.valid) and not options.data.valid
         self.notes = [f"{share} is held out for validation; `hold` 0 holds nothing out"] if held_out else []
-        texts = [source.text for source in self.train]
-        self.tokenizer, self._encoded = train_tokenizer(texts, options.tokens)
+        self.tokenizer, self._encoded, notes = train_on_sources(self.train, options.tokens, options.data.seed)
+        self.notes += notes
         self._words = Words.of(self._encoded, self.tokenizer)
 
     def texts(self) -> dict[str, list[dict[str, Any]]]:
@@ -70,7 +71,7 @@ class Neighbours(TextTask[Embedding]):
     def _loss(self, model: Embedding, most: int | None) -> float | None:
         if not self.valid or model.config.kind == "one-hot":  # one-hot learns the vocabulary, not the text
             return None
-        encoded = self.tokenizer.encode_texts([source.text for source in self.valid])
+        encoded = encode_sources(self.tokenizer, self.valid)
         return neighbour_loss(
             model, Words.of(encoded if most is None else encoded.first(most), self.tokenizer)
         )

@@ -3,6 +3,7 @@
 Shape legend: B rows, T positions, N tokens of the text.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, final
 
@@ -17,13 +18,14 @@ from regard.probabilities.decoder import ENDED, Writing, generate
 from regard.probabilities.measures import measure, token_losses
 from regard.text.builtin import built_in_text
 from regard.text.files import Source, hold_out_files, read
-from regard.tokens.choose import train_tokenizer
+from regard.tokens.choose import train_on_sources
 from regard.tokens.contract import Encoded, Tokenizer
 from regard.tokens.schedule import Corpus, LaneSchedule, Schedule, WindowSchedule, check_context
 from regard.training.options import Options, TextOptions, TrainingOptions
 from regard.training.task import Batch, Batches, Step, TextTask
 
 VALID_TOKENS = 1 << 15  # the maximal number of tokens of a validation; the final measurement reads all tokens
+VALID_CHARACTERS = 1 << 22  # of a large validation text that the last measurement of a training reads
 SAMPLE_TOKENS = 100  # the length of a sample
 
 
@@ -39,9 +41,8 @@ class PlainText(TextTask[LanguageModel]):
             if self.valid and not options.data.valid
             else []
         )
-        self.tokenizer, self._encoded = train_tokenizer(
-            [source.text for source in self.train], options.tokens
-        )
+        self.tokenizer, self._encoded, notes = train_on_sources(self.train, options.tokens, options.data.seed)
+        self.notes += notes
         self._valid_part: Encoded | None = None
 
     def texts(self) -> dict[str, list[dict[str, Any]]]:
@@ -78,7 +79,12 @@ class PlainText(TextTask[LanguageModel]):
     def loss(self, model: LanguageModel) -> float | None:
         if not self.valid:
             return None
-        result = measure(model, self.tokenizer, [source.text for source in self.valid])
+        valid = self.valid
+        if not all(source.in_memory for source in valid):
+            valid = beginning(valid, VALID_CHARACTERS)
+            part = f"the first {VALID_CHARACTERS >> 20} million characters of the validation text"
+            self.notes.append(f"the loss is measured on {part}; regard evaluate measures all of it")
+        result = measure(model, self.tokenizer, valid)
         if result.unknown_tokens:
             self.notes.append(result.not_comparable())
         return result.loss
@@ -117,18 +123,25 @@ def text_rows(corpus: Corpus, place_BT: Tensor, padding: int, device: torch.devi
     return {"tokens_BT": tokens_BT, "targets_BT": targets_BT}
 
 
-def first_tokens(tokenizer: Tokenizer, sources: list[Source], tokens: int) -> Encoded:
+def first_tokens(tokenizer: Tokenizer, sources: Sequence[Source], tokens: int) -> Encoded:
     """Encode the first `tokens` tokens of the texts.
 
     To save time, the texts are cut before they are encoded. Tokens have fewer than 64 characters on average.
     """
-    texts, left = list[str](), 64 * tokens
+    first = beginning(sources, 64 * tokens)
+    return tokenizer.encode_texts([source.text for source in first]).first(tokens)
+
+
+def beginning(sources: Sequence[Source], characters: int) -> list[Source]:
+    """Return the first characters of the texts, in memory."""
+    parts = list[Source]()
     for source in sources:
-        texts.append(source.text[:left])
-        left -= len(source.text)
-        if left <= 0:
+        part = source.part(0, min(characters, len(source)))
+        parts.append(Source(part.name, part.text, part.first))
+        characters -= len(part)
+        if characters <= 0:
             break
-    return tokenizer.encode_texts(texts).first(tokens)
+    return parts
 
 
 def read_texts(options: TextOptions) -> tuple[list[Source], list[Source], list[Source]]:
