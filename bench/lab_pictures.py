@@ -4,6 +4,7 @@ regard train transformer --steps 300 --film --evaluate-every 25 --out runs/trans
 regard train ngram --out runs/ngram
 regard train lstm --steps 300 --out runs/lstm
 regard train recurrent-translator --steps 300 --out runs/translator
+cp -r src/regard/lessons/runs/translator-transformer runs/
 regard train classifier --steps 150 --out runs/classifier
 regard train captioner --steps 1300 --out runs/captioner
 regard train backpack --steps 250 --out runs/backpack
@@ -80,7 +81,8 @@ def doubt(page: Any) -> None:
 
 
 def memory(page: Any) -> None:
-    page.wait_for_selector(".memory .note:nth-of-type(2)", timeout=120_000)
+    page.wait_for_selector(".lines-chart", timeout=120_000)
+    page.wait_for_selector(".of-run", state="detached", timeout=120_000)
 
 
 def senses(page: Any) -> None:
@@ -110,7 +112,13 @@ VIEWS = {
     "reading": ("#read?run=transformer&run=ngram&run=lstm", 1280, 900, False, reading),
     "attention": ("#attend?run=transformer&site=layer1.attention&head=1", 1280, 860, False, attention),
     "map": ("#attend?run=transformer&form=map&site=layer1.attention&head=1", 1280, 860, True, plain),
-    "heads": ("#attend?run=transformer&form=mosaic", 1280, 800, False, heads),
+    "heads": (
+        "#attend?run=translator-transformer&form=mosaic&text=" + quote("The tall cat sees you"),
+        1280,
+        1100,
+        False,
+        heads,
+    ),
     "labels": (
         "#attend?run=classifier&text=" + quote("the ending was not bad , and the music was wonderful"),
         1280,

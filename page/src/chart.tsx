@@ -2,6 +2,8 @@ import { count } from "./format";
 
 const WIDTH = 560, HEIGHT = 260, LEFT = 52, RIGHT = 110, TOP = 12, BOTTOM = 34;
 
+const SMALLEST = 1e-8; // on an axis of logarithms: what is less is 0 to the eye
+
 export interface Series {
   name: string;
   colour?: number; // without one, its place
@@ -18,7 +20,7 @@ interface Props {
 
 /** Lines with their names at their ends. Colours and dashes tell them apart. */
 export function Lines({ title, across, series, logX = false, logY = false }: Props) {
-  const seen = series.map((one) => ({ ...one, points: one.points.filter(([x, y]) => (!logX || x > 0) && (!logY || y > 0)) }));
+  const seen = series.map((one) => ({ ...one, points: one.points.filter(([x, y]) => (!logX || x > 0) && (!logY || y >= SMALLEST)) }));
   const xs = seen.flatMap((one) => one.points.map(([x]) => x));
   const ys = seen.flatMap((one) => one.points.map(([, y]) => y));
   if (!xs.length) return null;

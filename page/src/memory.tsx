@@ -20,7 +20,7 @@ export function MemoryView() {
   const rises = (change: string) =>
     series((one) => one.rises.filter((rise) => rise.change === change).map((rise) => [rise.beyond, rise.rise] as const));
   const gates: Series[] = done.flatMap((id) =>
-    Object.entries(found.value[id]!.holds).map(([gate, points]) => ({ name: done.length > 1 ? `${name(id)} ${gate}` : gate, points })),
+    Object.entries(found.value[id]!.holds).map(([gate, points]) => ({ name: done.length > 1 ? `${name(id)} ${gate}` : gate, colour: able.indexOf(id), points })),
   );
   const kinds = new Set(able.map((id) => reads(id)?.tokens));
   return (
