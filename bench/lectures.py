@@ -23,6 +23,7 @@ from regard.cli import main as regard_main
 from regard.lessons.lesson import short_text
 from regard.lessons.shipped import path_of
 
+WRITTEN = Path(__file__).with_name("lectures-written.md")  # the end of the page, which no command makes
 DOCS = Path(__file__).parent.parent / "docs"
 RELATIVE, ABSOLUTE = 0.05, 0.02  # the tolerances of numbers: processors differ in the last bits
 HEAD = """# The lectures, item by item
@@ -30,7 +31,8 @@ HEAD = """# The lectures, item by item
 Every model, formula, number and experiment of the five lectures, the command that shows it, and what it says.
 `bench/lectures.py` runs the commands and writes this page; `.ci/full` runs them again and compares. `LESSONS`
 stands for `src/regard/lessons/runs`, where the trained runs of the lessons lie; every verb opens them. How a
-lesson teaches: [lessons](lessons.md).
+lesson teaches: [lessons](lessons.md). At the end: [other introductions](#beside-four-other-introductions)
+and [three readers](#three-readers).
 """
 
 
@@ -136,6 +138,16 @@ LECTURES: dict[str, list[Item]] = {
             "puzzle ab --families rnn,lstm --steps 400 --tests 4 1000",
             "says",
         ),
+        item(
+            "attention at that distance: after 400 steps it fails, after 1,500 it does not",
+            "puzzle ab --families lstm,transformer --steps 400 --tests 4 1000",
+            "says",
+        ),
+        item(
+            "the same after 1,500 steps",
+            "puzzle ab --families lstm,transformer --steps 1500 --tests 4 1000",
+            "says",
+        ),
     ],
     "001: attention mechanisms": [
         item(
@@ -204,8 +216,9 @@ LECTURES: dict[str, list[Item]] = {
         item(
             "names that training never saw are copied as subwords",
             "lesson copying",
-            "unknown as a word",
             "subwords",
+            "P(subword)",
+            "unseen names copied whole",
         ),
         item(
             "Q, K, V projections, scaled dot, weighted average of the values", "lesson walk", "weights of he"
@@ -222,6 +235,7 @@ LECTURES: dict[str, list[Item]] = {
             "heads are meant to specialise: a claim to test",
             "lesson heads",
             "labelled",
+            "induction score",
             "/Without layer [^.]*\\.\\d+ to [^.]*\\.\\d+; [^.]*\\.\\d+",
         ),
         item("feed-forward layer, stacked layers", "lesson walk", "units", "likeliest"),
@@ -238,8 +252,9 @@ LECTURES: dict[str, list[Item]] = {
         ),
         item(
             "why not average the keys? keys and values may be the same vectors",
-            "lesson attentive",
-            "/The context is the average of the earlier states[^.]*\\. Here keys and values[^.]*\\.",
+            "lesson self-attention",
+            "right",
+            "/So here the keys can be averaged[^.]*",
         ),
         item(
             "attention reaches from text to regions of an image",
@@ -435,7 +450,7 @@ def page() -> str:
                 "| " + " | ".join(cell.replace("|", "\\|").replace("\n", " ") for cell in cells) + " |"
             )
         lines.append("")
-    return "\n".join(lines)
+    return "\n".join([*lines, WRITTEN.read_text(encoding="utf-8")])
 
 
 def differences(made: str, kept: str) -> list[str]:

@@ -14,6 +14,7 @@ PICTURES = {  # lesson: the steps whose pictures are drawn, from 1
     "self-attention": (3,),
     "masking": (4,),
     "walk": (8, 12),
+    "heads": (4,),
     "bottleneck": (4,),
     "forgetting": (1,),
 }

@@ -44,6 +44,16 @@ def all_words(model: LanguageModel, ids_BT: Tensor) -> Tensor:
     return prediction.nll(ids_BT[:, 1:]).mean()
 
 
+def repeated_tokens(model: LanguageModel, ids_BT: Tensor) -> Tensor:
+    """The loss of the tokens that stand earlier in their row, and a small share of the loss of all others."""
+    targets_BT = torch.where(ids_BT[:, 1:] == model.padding, -1, ids_BT[:, 1:])
+    prediction, _ = model.read_from_start(ids_BT[:, :-1])
+    before_TT = torch.ones(targets_BT.shape[1], ids_BT.shape[1], dtype=torch.bool).tril()
+    again_BT = ((targets_BT.unsqueeze(2) == ids_BT.unsqueeze(1)) & before_TT).any(2)
+    weight_BT = torch.where(again_BT, 1.0, NEXT_WORD) * (targets_BT >= 0)
+    return (prediction.nll(targets_BT) * weight_BT).sum() / weight_BT.sum()
+
+
 def hidden_words(model: LanguageModel, ids_BT: Tensor) -> Tensor:
     """The loss of one word of each story, which is hidden behind the start mark."""
     words_BT = ids_BT[:, 1:]
@@ -76,7 +86,9 @@ class Small:
         model = kind(tokenizer.size, kind.Config(**self.config))
         if not self.causal:
             model.trunk.causal = False
-        rows_NT = torch.tensor([[tokenizer.start, *tokenizer.prompt(line)] for line in lines])
+        rows = [[tokenizer.start, *tokenizer.prompt(line)] for line in lines]
+        longest = max(map(len, rows))
+        rows_NT = torch.tensor([row + [tokenizer.padding] * (longest - len(row)) for row in rows])
         optimiser = torch.optim.AdamW(model.parameters(), lr=self.learning_rate, weight_decay=0.01)
         rate = torch.optim.lr_scheduler.OneCycleLR(optimiser, self.learning_rate, self.steps, pct_start=0.1)
         generator = torch.Generator().manual_seed(self.seed)
@@ -122,11 +134,27 @@ RUNS: dict[str, Small | Trained] = {
     "walk-backpack": Small("backpack", "pronouns", {**STACK, "senses": 2}, steps=1000),
     "unmasked": Small("transformer", "pronouns", STACK, all_words, causal=False),
     "heads": Small(
-        "transformer", "names", {**STACK, "width": 32, "heads": 4}, steps=1000, learning_rate=0.004
+        "transformer",
+        "names_and_repeats",
+        {**STACK, "width": 32, "heads": 2, "context": 24},
+        repeated_tokens,
+        seed=2,
+        steps=2000,
+        learning_rate=0.005,
     ),
     "reader": Small("transformer", "prizes", {**STACK, "layers": 1}, hidden_words, causal=False, steps=600),
     "causal-reader": Small("transformer", "prizes", {**STACK, "layers": 1}, all_words, steps=600),
     "copying": Small("attentive", "names", {**WIDTH, "lookback": 16, "copy": "gate"}, steps=600),
+    "copying-subwords": Small(
+        "attentive",
+        "strangers",
+        {**WIDTH, "width": 24, "layers": 1, "lookback": 32, "copy": "gate"},
+        repeated_tokens,
+        steps=1500,
+        tokens={"tokens": "bpe", "bpe_size": 360},
+    ),
+    "walk-key-is-value": Small("transformer", "pronouns", {**STACK, "projections": "key-is-value"}, seed=3),
+    "walk-none": Small("transformer", "pronouns", {**STACK, "projections": "none"}, seed=3),
     "long-rnn": Trained("rnn", {**CHARACTERS}),
     "long-lstm": Trained("lstm", {**CHARACTERS}),
     "long-attentive": Trained("attentive", {**CHARACTERS, "lookback": 512}),

@@ -130,6 +130,9 @@ MODELS: dict[str, Make] = {
     "transformer-parameter-free": trained(
         Transformer, layers=2, width=7, heads=1, context=41, projections="none", positions="none"
     ),
+    "transformer-key-is-value": trained(
+        Transformer, layers=2, width=12, heads=3, context=41, projections="key-is-value"
+    ),
     "transformer-average": trained(Transformer, layers=1, width=6, heads=1, context=41, copy="average"),
     "transformer-gate": trained(Transformer, layers=1, width=6, heads=3, context=41, copy="gate"),
     "transformer-grouped": trained(

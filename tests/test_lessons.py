@@ -115,11 +115,17 @@ def test_self_attention():
 def test_heads():
     shown = regard.lesson("heads")
     assert (shown.value("maps"), shown.value("mixed"), shown.value("projected")) == (
-        [4, 9, 9],
-        [4, 9, 8],
+        [2, 9, 9],
+        [2, 9, 16],
         [9, 32],
     )
     assert shown.value("whole") > 0.9
+    assert shown.value("head")[0] == "layer1.attention"  # an induction head needs what a layer below found
+    assert shown.value("induction score") > 0.8 > 0.2 > shown.value("chance")
+    induction = next(step for step in shown.steps if step.title == "An induction head")
+    assert "it looks most at 'Smith'" in induction.says
+    assert "a 'previous token' head" in induction.says
+    assert shown.value("labelled") == 3
     other = regard.lesson("heads", set={"story": "Ms. Green knew Mr. Smith . then Ms."})
     assert next(iter(other.value("likeliest"))) == "Green"
 

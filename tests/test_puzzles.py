@@ -170,7 +170,11 @@ def test_the_table_is_put_into_words():
         PuzzleResult("dan", 1000, 0.5, 0.43, 0.57, None),
     ]
     assert Results("ab", rows, 400).says() == (
-        "After 400 steps, at length 1000: lstm still right at least 95% of the time; "
+        "After 400 steps, at length 1,000: lstm is still right at least 95% of the time; "
         "rnn falls from 1.00 (length 4) to 0.51; dan has 0.50."
     )
-    assert "no family still right" in Results("ab", rows[2:], 400).says()
+    both = Results("ab", [*rows[:2], PuzzleResult("gru", 1000, 0.97, 0.95, 0.99, None)], 1500).says()
+    assert (
+        both == "After 1,500 steps, at length 1,000: lstm and gru are still right at least 95% of the time."
+    )
+    assert "no family is still right" in Results("ab", rows[2:], 400).says()

@@ -54,7 +54,11 @@ def averaging(sequence: str = "AABA") -> list[Step]:
             {"average": average},
             Bars(average, ["A", "B"], f"average of {' '.join(sequence)}"),
             latex=r"\frac{1}{n} \sum_i e_i",
-            intro=f"The average of {' '.join(sequence)}, with e_A = [1, 0] and e_B = [0, 1].",
+            intro="A task for the next lessons: the next letter is A if all letters so far are A, and B "
+            "if there "
+            "is a B anywhere. A deep averaging network (DAN) averages the vectors of all letters, and a "
+            "small "
+            f"network reads the average. Here: {' '.join(sequence)}, with e_A = [1, 0] and e_B = [0, 1].",
             question=ask(
                 f"What is the average of the {count} vectors?",
                 (vector(average), f"{count - bs} times [1, 0] and {bs} times [0, 1], divided by {count}."),
@@ -108,6 +112,12 @@ def window(widths: tuple[float, ...] = (1.0, 2.0, 4.0, 8.0, 16.0), width: int = 
             latex=r"h = \tanh\left(W \, [e_{i-n+1}; \ldots; e_i]\right)",
             intro="The vectors of the last n words are joined, so that each place has weights of its own. "
             "Unlike an average, the window knows the order of its words.",
+            question=ask(
+                f"The only B stands {sizes[-1] + 1} letters back. What does a window of {sizes[-1]} "
+                f"letters see?",
+                ("only As", f"Its {sizes[-1]} places hold the letters after the B."),
+                ("the B, weakly", "A window has no weak places: what lies outside is not read at all."),
+            ),
         ),
         Step(
             "Its weights grow",

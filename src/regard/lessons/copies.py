@@ -3,22 +3,26 @@
 Shape legend: T positions, V vocabulary.
 """
 
+from dataclasses import dataclass
+
 import torch
 
 from regard.errors import UserError
 from regard.lessons.attention import as_row, weights_of
-from regard.lessons.drawing import Bars, Grid
+from regard.lessons.drawing import Bars, Grid, Row
 from regard.lessons.lesson import Step, numbers
-from regard.lessons.question import ask
+from regard.lessons.question import Question, ask
 from regard.lessons.shipped import ids_of, likeliest, shipped, watched
 from regard.models.predictions import CopyPrediction, SoftmaxPrediction
 from regard.parts.attention import softmax_with_extra, weigh
 from regard.parts.masks import everything
 from regard.parts.scores import Dot
-from regard.text.stories import lines, names
+from regard.runs.run import Run
+from regard.text.stories import lines, made_names, names, strangers
 from regard.tokens.choose import TokenOptions, train_tokenizer
 
 TEXT = "Fed Chair Janet Yellen raised rates . Ms."
+OTHER = "Marton"  # the second surname of the story of a stranger
 STORY = "Ms. Green knew Mr. Smith . then Mr."
 
 
@@ -153,24 +157,120 @@ def _trained(story: str) -> Step:
 
 
 def _unseen(word: str) -> Step:
-    """A name that training never saw, in words and in subwords."""
-    text = ["\n".join(lines(names, 400, seed=1))]
-    by_word, _ = train_tokenizer(text, TokenOptions(tokens="word", document="line"))
-    pieces, _ = train_tokenizer(text, TokenOptions(tokens="bpe", document="line", bpe_size=300))
-    (as_word, *_), as_pieces = by_word.prompt(word), pieces.prompt(word)
-    split = [pieces.name(token) for token in as_pieces]
-    unknown = as_word == by_word.unknown
+    """A name that training never saw, copied by a trained model that reads subwords."""
+    run = shipped("copying-subwords")
+    stories = lines(strangers, 4000, seed=1)  # those of the training: bench/lesson_runs.py
+    by_word, _ = train_tokenizer(["\n".join(stories)], TokenOptions(tokens="word", document="line"))
+    unknown = by_word.prompt(word)[0] == by_word.unknown
+    known, strange = made_names()
+    whole = sum(_Subwords.read(run, name).copied for name in strange)
+    told = _Subwords.read(run, word)
     return Step(
         "A name that training never saw",
-        "Yellen = Y + ell + en",
-        (
-            f"As a word, {word!r} is unknown to the stories' vocabulary: a pointer could only copy <unk>. "
-            if unknown
-            else f"{word!r} is a word of the stories. "
-        )
-        + f"As subwords it is {' + '.join(split)}, {len(split)} tokens that all occur in training, and a "
-        "pointer copies them one after the other. So names that training never saw can be copied, because "
-        "they are made of subwords.",
-        {"unknown as a word": int(unknown), "subwords": len(split)},
-        intro="A vocabulary of words, and one of byte pairs, from 400 stories.",
+        f"{word} = {' + '.join(told.names)};  P(w) = sum of a_j where w_j = w, + g P_V(w), w a subword",
+        f"{_told_of_subwords(word, unknown, told)} Of {len(strange)} surnames that stand in no story, the "
+        f"model "
+        f"copies {whole} whole.",
+        {
+            "unknown as a word": int(unknown),
+            "subwords": len(told.names),
+            "P(subword)": [row[0] for row in told.table],
+            "from the pointer": [row[1] for row in told.table],
+            "unseen names copied whole": [whole, len(strange)],
+        },
+        Row(
+            [
+                Grid(told.table, told.names, ["P(subword)", "pointer", "vocabulary"], f"{word} in subwords"),
+                Grid(
+                    told.maps,
+                    [f"-> {name}" for name in told.names],
+                    [*told.context, "vocab."],
+                    "where the pointer looks",
+                    2,
+                ),
+            ]
+        ),
+        latex=r"P(w) = \sum_{j:\, w_j = w} a_j + g\, P_V(w)",
+        intro=f"A second model reads subwords. Its stories have surnames such as '{stories[0].split()[1]}', "
+        f"{len(known)} combinations of a first and a last part; {len(strange)} others are kept away from it. "
+        f"The text is '{told.text} ___'.",
+        question=_ask_of_subwords(told),
     )
+
+
+@dataclass(frozen=True)
+class _Subwords:
+    """The subwords of a name, and where the model finds each of them when the name comes again."""
+
+    text: str
+    names: list[str]  # of the subwords
+    said: list[str]  # the likeliest subword at the place of each
+    table: list[list[float]]  # of each subword: its probability, and the parts from pointer and vocabulary
+    maps: list[list[float]]  # of each subword: the pointer's weights, the gate last
+    context: list[str]
+
+    @classmethod
+    def read(cls, run: Run, word: str) -> "_Subwords":
+        text = f"Ms. {word} knew Mr. {OTHER} . then Ms."
+        before, whole = (run.tokenizer.prompt(told) for told in (text, f"{text} {word}"))
+        subwords, places = whole[len(before) :], range(len(before), len(whole))
+        ids_1T = torch.tensor([[run.language_model.start, *whole[:-1]]])
+        prediction, look = watched(run, ids_1T, "attention")
+        chances_TV, maps_TK = prediction.log_probs().detach()[0].exp(), look.maps["attention"]()[0, 0]
+        table = []
+        for place, subword in zip(places, subwords, strict=True):
+            chance = float(chances_TV[place, subword])
+            pointed = float(maps_TK[place, :-1][ids_1T[0] == subword].sum())
+            table.append([chance, pointed, chance - pointed])
+        name = run.tokenizer.name
+        return cls(
+            text,
+            [name(subword).strip() for subword in subwords],
+            [name(int(chances_TV[place].argmax())).strip() for place in places],
+            table,
+            numbers(maps_TK[len(before) :]),
+            ["<s>", *(name(token).strip() or "_" for token in whole[:-1])],
+        )
+
+    @property
+    def copied(self) -> bool:
+        return self.names == self.said
+
+
+def _ask_of_subwords(told: _Subwords) -> Question | None:
+    """Ask which earlier subword the pointer looks at for the last subword of the name."""
+    row = told.maps[-1][:-1]
+    looked = max(range(len(row)), key=lambda place: row[place])
+    before = told.context[looked - 1]
+    reason = f"It has {row[looked]:.3f} of the weight: the subword that followed '{before}' before."
+    return ask(
+        f"The model has written '{told.text} {''.join(told.names[:-1])}'. Which earlier subword must the "
+        "pointer look at now?",
+        (f"'{told.context[looked]}'", reason),
+        *(
+            (f"'{told.context[place]}'", f"It has {row[place]:.3f} of the weight.")
+            for place in (looked - 1, 1, len(row) - 1)
+            if told.context[place] != told.context[looked]
+        ),
+    )
+
+
+def _told_of_subwords(word: str, unknown: bool, told: _Subwords) -> str:
+    """Say whether the subwords are copied, and what the model says instead of one that is not."""
+    stands = "stands in none of the 4,000 stories" if unknown else "stands in the stories"
+    names, said = told.names, told.said
+    parts = [
+        f"'{name}' {chance:.3f}" for name, chance in zip(names, (row[0] for row in told.table), strict=True)
+    ]
+    wrong = [(name, other) for name, other in zip(names, said, strict=True) if name != other]
+    if wrong:
+        right, other = wrong[0]
+        verdict = f"Instead of '{right}' the likeliest subword is '{other}': this name is not copied whole."
+    elif unknown:
+        verdict = (
+            "Each subword is the likeliest at its place: the name is copied, because it is made of subwords."
+        )
+    else:
+        verdict = "Each subword is the likeliest at its place."
+    subwords = f"As subwords it is {' + '.join(names)}, with the probabilities {', '.join(parts)}"
+    return f"'{word}' {stands}. {subwords}. {verdict}"

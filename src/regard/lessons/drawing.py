@@ -6,11 +6,13 @@ A picture has no fixed background: on a page it takes the colours of the page, l
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from html import escape
 from typing import Any, final
+
+from regard.tables import as_html
 
 FONT = 12
 BLUE, ORANGE = "#0072B2", "#D55E00"
+FITTING = 560  # names of columns whose widths add up to less are written upright
 PLAIN = 24  # a grid of more columns has shaded squares without numbers
 WIDEST = 100  # columns of a terminal
 Matrix = Sequence[Sequence[float]]
@@ -44,7 +46,8 @@ class Grid(Picture):
 
     def text(self) -> str:
         side = max(map(len, [*self.rows, ""]))
-        width = max(self.digits + 4, *(len(name) + 1 for name in self.columns))
+        widest = max(len(self._number(value)) for row in self.values for value in row)
+        width = max(self.digits + 4, widest + 1, *(len(name) + 1 for name in self.columns))
         if len(self.columns) * width + side > WIDEST:
             return self._shaded(side)
         lines = [" " * side + "".join(f"{name:>{width}}" for name in self.columns)]
@@ -58,20 +61,25 @@ class Grid(Picture):
     def _shaded(self, side: int) -> str:
         flat = [abs(value) for row in self.values for value in row]
         most = max(flat) or 1.0
-        marks = [
-            "".join(" ░▒▓█"[min(4, int(abs(value) / most * 5))] * 2 for value in row) for row in self.values
-        ]
-        return "\n".join(f"{name:<{side}} {line}" for name, line in zip(self.rows, marks, strict=True))
+        lines = []
+        for name, row in zip(self.rows, self.values, strict=True):
+            marks = "".join(" ░▒▓█"[min(4, int(abs(value) / most * 5))] * 2 for value in row)
+            column, value = max(zip(self.columns, row, strict=True), key=lambda pair: abs(pair[1]))
+            lines.append(f"{name:<{side}} |{marks}| most: {column} {self._number(value)}")
+        return "\n".join(lines)
 
     def svg(self) -> str:
         numbered = len(self.columns) <= PLAIN
-        side, high = (52.0, 26.0) if numbered else (max(6.0, 720 / len(self.columns)), 16.0)
         longest = max(map(len, self.columns), default=0)
-        turned = numbered and longest > 6
-        left = 12 + _wide(max(map(len, [*self.rows, ""])))
+        fits = longest <= 6 or len(self.columns) * _wide(longest) < FITTING
+        turned = numbered and not fits
+        side, high = (52.0, 26.0) if numbered else (max(6.0, 720 / len(self.columns)), 16.0)
+        side = max(side, _wide(longest) + 8) if numbered and fits else side
+        left = 18 + _wide(max(map(len, [*self.rows, ""])))
         top = (24 if self.title else 6) + (0 if not numbered else _wide(longest) if turned else 20)
         most = max((abs(value) for row in self.values for value in row), default=1.0) or 1.0
-        most = 1.0 if 0.5 < most <= 1 else most
+        # Weights are shaded alike in all pictures: black is 1.
+        most = 1.0 if 0.5 < most <= 1 or (numbered and _are_weights(self.values)) else most
         marks = [_label(8, 14, self.title, "start", bold=True)] if self.title else []
         for k, name in enumerate(self.columns if numbered else ()):
             x = left + (k + 0.5) * side
@@ -117,13 +125,14 @@ class Bars(Picture):
 
     def text(self) -> str:
         side, most = max(map(len, self.names)), max(map(abs, self.values)) or 1.0
+        form = ">8,.0f" if all(float(value).is_integer() for value in self.values) else "8.3f"
         return "\n".join(
-            f"{name:<{side}} {value:8.3f} {('█' if value >= 0 else '░') * round(30 * abs(value) / most)}"
+            f"{name:<{side}} {value:{form}} {('█' if value >= 0 else '░') * round(30 * abs(value) / most)}"
             for name, value in zip(self.names, self.values, strict=True)
         )
 
     def svg(self) -> str:
-        left, top, step, wide = 14 + _wide(max(map(len, self.names))), 26 if self.title else 8, 22, 190
+        left, top, step, wide = 20 + _wide(max(map(len, self.names))), 26 if self.title else 8, 22, 190
         most = max(map(abs, self.values)) or 1.0
         marks = [_label(8, 15, self.title, "start", bold=True)] if self.title else []
         for number, (name, value) in enumerate(zip(self.names, self.values, strict=True)):
@@ -175,12 +184,14 @@ class Curves(Picture):
 
         from regard.inside.charts import COLOURS
 
-        rows = [
+        rows: list[dict[str, Any]] = [
             {"name": name, "x": x, "y": y}
             for name, points in self.lines.items()
             for x, y in points
             if y > 0 or not self.log_y
         ]
+        tiny = self.log_y and min((row["y"] for row in rows), default=1.0) < 1e-4
+        legend = altair.Legend(orient="bottom") if len(self.lines) > 1 else None
         colour = altair.Scale(domain=list(self.lines), range=COLOURS)
         chart = (
             altair.Chart(altair.Data(values=rows), title=self.title or altair.Undefined)
@@ -191,8 +202,13 @@ class Curves(Picture):
                     title=self.x,
                     scale=altair.Scale(type="log" if self.log_x else "linear", zero=False),
                 ),
-                y=altair.Y("y:Q", title=self.y, scale=altair.Scale(type="log" if self.log_y else "linear")),
-                color=altair.Color("name:N", scale=colour, title=None, legend=altair.Legend(orient="bottom")),
+                y=altair.Y(
+                    "y:Q",
+                    title=self.y,
+                    scale=altair.Scale(type="log" if self.log_y else "linear"),
+                    axis=altair.Axis(format=".0e") if tiny else altair.Axis(),
+                ),
+                color=altair.Color("name:N", scale=colour, title=None, legend=legend),
             )
             .properties(width=250, height=190)
         )
@@ -211,7 +227,7 @@ class Row(Picture):
     pictures: Sequence[Picture] = field(default_factory=list)
 
     def text(self) -> str:
-        return "\n\n".join(_headed(picture) for picture in self.pictures)
+        return "\n\n".join(headed(picture) for picture in self.pictures)
 
     def svg(self) -> str:
         return stacked([picture.svg() for picture in self.pictures])
@@ -220,13 +236,37 @@ class Row(Picture):
         return {"kind": "row", "pictures": [picture.to_json() for picture in self.pictures]}
 
 
-def _headed(picture: Picture) -> str:
+def _are_weights(values: Matrix) -> bool:
+    """Return whether every row holds weights that sum to 1, or to 0."""
+    positive = all(value >= 0 for row in values for value in row)
+    return positive and all(min(abs(sum(row)), abs(sum(row) - 1)) < 1e-6 for row in values)
+
+
+def headed(picture: Picture) -> str:
+    """Draw with letters, under the title."""
     title = picture.to_json().get("title", "")
     return f"{title}\n{picture.text()}" if title else picture.text()
 
 
 def _short(value: float) -> str:
     return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"
+
+
+def shows(picture: Picture, value: Any) -> bool:
+    """Return whether every number of a list or dict is a number of the picture.
+
+    >>> shows(Bars([0.5, 0.25], ["a", "b"]), [0.25]), shows(Bars([0.5], ["a"]), 0.5)
+    (True, False)
+    """
+    return isinstance(value, list | tuple | dict) and _numbers(value) <= _numbers(picture.to_json())
+
+
+def _numbers(data: Any) -> set[float]:
+    if isinstance(data, dict):
+        data = list(data.values())
+    if isinstance(data, list | tuple):
+        return set().union(*map(_numbers, data)) if data else set()
+    return {float(f"{data:.4g}")} if isinstance(data, int | float) else set()
 
 
 def plain(value: float, digits: int = 3) -> str:
@@ -274,4 +314,4 @@ def _label(x: float, y: float, word: str, anchor: str, turned: bool = False, bol
     turn = f' transform="rotate(-90 {x:.1f} {y:.1f})"' if turned else ""
     weight = ' font-weight="bold"' if bold else ""
     x = x + 4 if turned else x
-    return f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}"{weight}{turn}>{escape(word)}</text>'
+    return f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}"{weight}{turn}>{as_html(word)}</text>'

@@ -57,11 +57,13 @@ def _alone(words: list[str], first: int) -> Step:
     return Step(
         "One-hot words",
         "x_w = 1 at the place of w, otherwise 0;  cos(x_v, x_w) = 0",
-        "All words are equally far from each other.",
+        "All words are equally far from each other: the mean cosine is 0 within a kind (animals, vehicles) "
+        "and between the kinds.",
         _likeness(one_hot_WW, first),
-        Grid(numbers(one_hot_WW), words, words, "cosines"),
+        Grid(numbers(one_hot_WW), words, words, "cosine of each pair"),
         latex=r"x_w = e_w, \quad \cos(x_v, x_w) = 0 \text{ for } v \neq w",
-        intro=f"A vocabulary of {len(words)} words. Each word is a vector with a single 1.",
+        intro=f"A vocabulary of {len(words)} words. Each word is a vector with a single 1. The picture has "
+        "the cosine of each pair: 1 for the same direction, 0 for vectors that share nothing.",
         question=ask(
             f"Which word is nearest to {words[0]!r}?",
             ("none", "The cosine of two different one-hot words is 0."),
@@ -132,7 +134,8 @@ def _neighbours(animals: tuple[str, ...], vehicles: tuple[str, ...], width: int,
     values = _likeness(cosine_WW, len(animals))
     return Step(
         "Neighbours (skip-gram)",
-        "loss = sum over neighbours c of -log s(x_w . y_c) - sum over samples n of log s(-x_w . y_n)",
+        "loss = sum over neighbours c of -log s(x_w . y_c) - sum over samples n of log s(-x_w . y_n),  s: "
+        "sigmoid",
         f"Two words of one kind have a mean cosine of {values['same kind']:.2f}, two of different kinds "
         f"{values['other kind']:.2f}.",
         values,

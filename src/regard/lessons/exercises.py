@@ -106,6 +106,20 @@ for joint in ("", " and they love the cat", " and they love the cat because he s
     for name in ("translator-one-vector", "translator-attention"):
         print(name, "|", regard.translate(path_of(name), sentence + joint)[0][0].text)""",
     ),
+    "kernels": Exercise(
+        "Two keys, 0 and 1, have the values 0 and 1. How narrow must the kernel be, so that the guess at "
+        "0.25 is "
+        "below 0.01? Solve it on paper, then check.",
+        """\
+import math
+import regard
+
+# powers e^(-0.25^2 / 2w^2), e^(-0.75^2 / 2w^2): they are as 99 to 1 if (0.75^2 - 0.25^2) / 2w^2 = log 99
+w = math.sqrt((0.75**2 - 0.25**2) / (2 * math.log(99)))
+solved = regard.lesson("kernels", set={"keys": (0.0, 1.0), "values": (0.0, 1.0), "query": 0.25, "width": w})
+print(w, solved.value("guess"))
+assert abs(solved.value("guess") - 0.01) < 1e-9""",
+    ),
     "attention": Exercise(
         "How large must x be in q = [0, x], so that the output for ABAA is at least 0.99 B? Solve it on "
         "paper, then check.",
@@ -233,7 +247,8 @@ print(math.log(V), loss)
 assert loss > 1""",
     ),
     "walk": Exercise(
-        "Compute one attention weight of layer 0 by hand: take the scores of 'he' from the lesson, and "
+        "Compute one attention weight of layer 0 by hand: take the scores of 'he' from the walk "
+        "through the Transformer, and "
         "apply the softmax.",
         """\
 import math

@@ -129,14 +129,17 @@ def _time(runs: dict[str, Run]) -> Step:
         "At "
         + f"{longest} characters: "
         + "; ".join(
-            f"{name} {int(points[-1][1])} sequential steps, {seconds[name][-1][1]:.1f} ms"
+            f"{name} {_steps(int(points[-1][1]))}, {seconds[name][-1][1]:.1f} ms"
             for name, points in steps.items()
         )
-        + ". On a GPU, which computes many products at once, the number of sequential steps decides.",
+        + ". On a GPU, which computes many products at once, the number of sequential steps decides. The "
+        "path "
+        "of a word to a prediction k words later is as long: k states in a recurrent model, one weight in "
+        "attention.",
         {f"steps of {name}": [count for _, count in points] for name, points in steps.items()},
         Row(
             [
-                Curves(steps, "characters", "sequential steps", log_x=True, log_y=True),
+                Curves(_joined(steps), "characters", "sequential steps", log_x=True, log_y=True),
                 Curves(
                     seconds, "characters", "milliseconds", "measured on this machine", log_x=True, log_y=True
                 ),
@@ -145,6 +148,18 @@ def _time(runs: dict[str, Run]) -> Step:
         latex=r"\text{RNN: } O(n) \text{ sequential steps}, \qquad \text{self-attention: } O(1)",
         intro="Reading a text of n characters.",
     )
+
+
+def _joined(lines: dict[str, list[tuple[float, float]]]) -> dict[str, list[tuple[float, float]]]:
+    """Join the names of equal lines, which would hide each other in a picture."""
+    names: dict[tuple[tuple[float, float], ...], list[str]] = {}
+    for name, points in lines.items():
+        names.setdefault(tuple(points), []).append(name)
+    return {", ".join(same): list(points) for points, same in names.items()}
+
+
+def _steps(count: int) -> str:
+    return "1 sequential step" if count == 1 else f"{count} sequential steps"
 
 
 @torch.inference_mode()

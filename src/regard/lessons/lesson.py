@@ -6,15 +6,14 @@ All prose that depends on the inputs is computed from them.
 import inspect
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from html import escape
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from regard.errors import UserError
-from regard.lessons.drawing import Picture, plain
+from regard.lessons.drawing import Picture, plain, shows
 from regard.lessons.inputs import checked, defaults_of, parse_setting
 from regard.lessons.question import Exercise, Question
-from regard.tables import Table, TableRows, html_table
+from regard.tables import Table, TableRows, as_html, html_table
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -38,6 +37,7 @@ LESSONS = {  # in the order of the course
     "forgetting": Entry("forgetful:forgetting", ("recurrence",)),
     "directions": Entry("directions:directions", ("recurrence",)),
     "bottleneck": Entry("translations:bottleneck", ("recurrence",)),
+    "kernels": Entry("kernels:kernels", ("averaging",)),
     "attention": Entry("attention:attention", ("averaging", "bottleneck")),
     "scores": Entry("scores:scores", ("attention",)),
     "attentive": Entry("recurrent:attentive", ("recurrence", "attention")),
@@ -45,7 +45,7 @@ LESSONS = {  # in the order of the course
     "translation": Entry("translations:translation", ("bottleneck", "attention")),
     "regions": Entry("regions:regions", ("bottleneck", "attention")),
     "self-attention": Entry("self_attention:self_attention", ("attention", "scores")),
-    "positions": Entry("self_attention:positions", ("self-attention",)),
+    "positions": Entry("places:positions", ("self-attention",)),
     "heads": Entry("multihead:heads", ("self-attention",)),
     "masking": Entry("masked:masking", ("self-attention",)),
     "walk": Entry("walks:walk", ("positions", "heads", "masking")),
@@ -81,7 +81,7 @@ class Step:
     def _repr_html_(self) -> str:
         """The numbers of the step for a notebook: picture, values and their meaning."""
         drawn = "" if self.picture is None else f"<div>{self.picture.svg()}</div>"
-        return f"{drawn}{html_values(self.values)}<p>{escape(self.says)}</p>"
+        return f"{drawn}{html_values(self)}<p>{as_html(self.says)}</p>"
 
 
 @dataclass(frozen=True)
@@ -118,16 +118,20 @@ class Lesson(Table):
         ]
 
     def _repr_html_(self) -> str:
-        parts = [f"<h3>{escape(self.name)}</h3><p>{escape(self.about)}</p>"]
+        parts = [f"<h3>{as_html(self.name)}</h3><p>{as_html(self.about)}</p>"]
         for number, step in enumerate(self.steps, 1):
-            parts.append(f"<h4>{number}. {escape(step.title)}</h4><p><code>{escape(step.formula)}</code></p>")
-            parts.append(f"<p>{escape(step.intro)}</p>{step._repr_html_()}")
+            parts.append(
+                f"<h4>{number}. {as_html(step.title)}</h4><p><code>{as_html(step.formula)}</code></p>"
+            )
+            parts.append(f"<p>{as_html(step.intro)}</p>{step._repr_html_()}")
         return "".join(parts)
 
 
-def html_values(values: dict[str, Any]) -> str:
-    """Make a table of the short values of a step. Long ones are in the picture, and in JSON."""
-    shown = {name: short_text(value) for name, value in values.items() if is_short(value)}
+def html_values(step: Step) -> str:
+    """Make a table of the short values of a step that its picture does not show. JSON has all values."""
+    drawn = step.picture
+    new = {name: value for name, value in step.values.items() if drawn is None or not shows(drawn, value)}
+    shown = {name: short_text(value) for name, value in new.items() if is_short(value)}
     return html_table([shown]) if shown else ""
 
 

@@ -13,8 +13,8 @@ from regard.lessons.lesson import Step, numbers
 from regard.lessons.question import ask
 from regard.lessons.shipped import shipped
 from regard.models.predictions import SoftmaxPrediction
-from regard.parts.attention import attend
-from regard.parts.masks import causal, everything
+from regard.parts.attention import attend, weigh
+from regard.parts.masks import causal, everything, padding
 from regard.parts.scores import Dot
 from regard.probabilities.decoder import Writing, generate
 from regard.probabilities.sampling import Sampling
@@ -23,6 +23,7 @@ from regard.text.stories import lines, pronouns
 
 WEIGHTS = ((1.0, 0.0, 0.0), (0.3, 0.7, 0.0), (0.3, 0.5, 0.2))
 WORDS = ("students", "opened", "their", "books")
+SHORT = "people walked"
 SURE = 4.0  # the readout of the worked example adds this score to the right word per unit of a feature
 
 
@@ -58,6 +59,7 @@ def masking(weights: Matrix = WEIGHTS) -> list[Step]:
             intro="Each row again, from the words up to it alone, without a mask.",
         ),
         _losses(once),
+        _padding(),
         _cheating(count, keys),
         _trained_without_mask(),
     ]
@@ -133,6 +135,38 @@ def _losses(once: Tensor) -> Step:
             "Which word does h_2 predict?",
             (words[2], "Row t predicts word t + 1: h_2 has read two words."),
             (words[1], f"h_2 has read '{words[1]}' already. It predicts the word after it."),
+        ),
+    )
+
+
+def _padding() -> Step:
+    """Sentences of different lengths in one batch: padding is hidden, and a row equals that row alone."""
+    torch.manual_seed(1)
+    count, short = len(WORDS), SHORT.split()
+    position_BT = torch.tensor([list(range(count)), [*range(len(short)), *[-1] * (count - len(short))]])
+    query, key = torch.randn(2, 2, 1, count, 3, dtype=torch.float64)
+    mask = (causal & padding).over(position_BT, position_BT)
+    weights_TT = weigh(query, key, score=Dot(), mask=mask)[1, 0]
+    alone_TT = weigh(query[1:, :, : len(short)], key[1:, :, : len(short)], score=Dot(), mask=causal)[0, 0]
+    difference = float((weights_TT[: len(short), : len(short)] - alone_TT).abs().max())
+    words = [*short, *["<pad>"] * (count - len(short))]
+    return Step(
+        "Sentences of different lengths",
+        "S_tj = -inf for j > t, and for j that is padding",
+        f"'{SHORT}' has {len(short)} words beside {count} of the longer sentence. Its rows are what they are "
+        f"for the sentence alone (largest difference {difference:.0g}): a softmax over hidden scores gives "
+        "them exactly 0. Rows of padding are never used.",
+        {"lengths": [count, len(short)], "difference from the sentence alone": difference},
+        Grid(numbers(weights_TT[: len(short)]), short, words, "weights of the shorter sentence", 3),
+        latex=r"S_{tj} = -\infty \text{ for } j > t \text{ and for } j > n",
+        intro=f"A batch is a rectangle: '{' '.join(WORDS)}' and '{SHORT}' are filled up to the same "
+        f"length. The "
+        "weights here are those of random queries and keys.",
+        question=ask(
+            f"How much weight does a word of '{SHORT}' give to <pad>?",
+            ("0", "Its score is -inf, and e to the power of -inf is 0."),
+            ("a little", "That would be so if padding had an ordinary score: it is hidden."),
+            (f"{1 / count:g}", "That would be uniform attention over the rectangle."),
         ),
     )
 

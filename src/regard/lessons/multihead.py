@@ -6,7 +6,7 @@ Shape legend: B rows, H heads, T positions, E head width.
 import torch
 from torch import Tensor
 
-from regard.inside.head_scores import head_report
+from regard.inside.head_scores import HeadReport, head_report
 from regard.lessons.drawing import Bars, Grid
 from regard.lessons.lesson import Step, listed, numbers
 from regard.lessons.question import ask
@@ -15,7 +15,7 @@ from regard.models.transformer import Transformer
 from regard.parts.look import Look, Place
 from regard.runs.run import Run
 from regard.text.files import Source
-from regard.text.stories import lines, names
+from regard.text.stories import lines, names, repeats
 
 STORY = "Ms. Green knew Mr. Smith . then Mr."
 CLAIMED = ("previous token", "induction", "same token", "delimiter or sink", "position")
@@ -34,6 +34,7 @@ def heads(story: str = STORY) -> list[Step]:
         for layer in range(config.layers)
         for head in range(config.heads)
     }
+    report = head_report(run, [Source("stories", "\n".join(lines(names, 50, seed=3)), 0)])
     looked = {name: words[row.index(max(row))] for name, row in rows.items()}
     return [
         _shapes(config, look, words),
@@ -46,10 +47,12 @@ def heads(story: str = STORY) -> list[Step]:
             Grid(list(rows.values()), list(rows), words, "weights of the last word", 2),
             latex=r"\mathrm{softmax}\left(\frac{q_t K^\top}{\sqrt{d_k}}\right)",
             intro=f"A Transformer of {config.layers} layers and {config.heads} heads, trained on stories "
-            f"such as '{lines(names, 1, 3)[0]}'. The text is '{story}'.",
+            f"such as '{lines(names, 1, 3)[0]}' and on random words that come again, such as "
+            f"'{lines(repeats, 1, 3)[0]}'. The text is '{story}'.",
         ),
         _without_each(run, ids_1T, best[0], list(rows)),
-        _claims(run),
+        _induction(run, report, look, words),
+        _claims(report),
     ]
 
 
@@ -119,30 +122,93 @@ def _without_each(run: Run, ids_1T: Tensor, best: tuple[str, float], heads: list
     )
 
 
-def _claims(run: Run) -> Step:
+def _induction(run: Run, report: HeadReport, look: Look, words: list[str]) -> Step:
+    """The head with the highest induction score of `regard heads`, on the story."""
+    found = max(report.heads, key=lambda head: head.scores["induction"].share)
+    score, number = (
+        found.scores["induction"],
+        [head for head in report.heads if head.site == found.site].index(found),
+    )
+    map_TT = look.maps[found.site]()[0, number]
+    earlier = [place for place, word in enumerate(words[:-1]) if word == words[-1]]
+    after = words[earlier[-1] + 1] if earlier else None
+    weight, place = map_TT[-1].max(0)
+    named = _named(found.site, str(number))
+    before = next((head for head in report.heads if head.label == "previous token"), None)
+    feeds = (
+        ""
+        if before is None
+        else f" {_named(before.site, before.name).capitalize()}, a 'previous token' head, tells each word "
+        f"which "
+        "word stood before it; step 3 shows what is lost without it."
+    )
+    here = f"At the last '{words[-1]}' it looks most at '{words[int(place)]}' ({float(weight):.3f})"
+    matched = (
+        ": what followed the earlier one."
+        if after == words[int(place)]
+        else f", and not at '{after}', which followed the earlier one."
+        if after
+        else ": the word stands there for the first time."
+    )
+    return Step(
+        "An induction head",
+        "... a b ... a -> b: look at what followed the same token before",
+        f"{named} has the highest score: {score.value:.3f} of its weight lies on what followed the same "
+        f"token, "
+        f"in random sequences that are repeated (chance: {score.chance:.3f}). "
+        f"`regard heads` labels it '{found.label}'. {here}{matched}{feeds}",
+        {"induction score": score.value, "chance": score.chance, "head": [found.site, number]},
+        Grid(numbers(map_TT), words, words, f"{named}: row i looks at column j", 2),
+        latex=r"\ldots\; a\; b\; \ldots\; a \to b",
+        intro="A head that continues a pattern cannot know the words in advance: it finds the earlier "
+        f"'{words[-1]}', and looks one word further. `regard heads` measures this on random words.",
+        question=ask(
+            f"Where does such a head look at the last '{words[-1]}'?",
+            *(
+                ((after, "It followed the earlier one."), (words[-1], "That is the same token: one further."))
+                if after
+                else (("nowhere in particular", "The word is new here."), (words[-1], "It is new here."))
+            ),
+            ("<s>", "A head with nothing to find often rests there; this one has something to find."),
+        ),
+    )
+
+
+def _claims(report: HeadReport) -> Step:
     """Test whether heads specialise, with the scores of `regard heads`."""
-    text = Source("stories", "\n".join(lines(names, 50, seed=3)), 0)
-    rows = head_report(run, [text]).rows()
-    labels = [row["label"] for row in rows if row["label"]]
+    rows = report.rows()
+    labels = [f"{_named(row['site'], row['head'])}: {row['label']}" for row in rows if row["label"]]
     scores = [[float(row.get(kind) or 0.0) for kind in CLAIMED] for row in rows]
     said = (
-        f"{len(labels)} of {len(rows)} heads get a label ({', '.join(labels)})"
-        if labels
-        else "No head gets a label"
+        f"{len(labels)} of {len(rows)} heads get a label ({'; '.join(labels)})" if labels else "No head does"
     )
     return Step(
         "Do heads specialise?",
         "a label needs a score halfway from chance to 1",
-        f"{said}: in theory heads specialise, and in practice it is hard to say what one does. Clear "
-        "specialists need longer training and more text: try `regard heads` on a run of your own.",
+        f"{said}. A head without a label does several things, or nothing that has a name. A label says "
+        f"where a head "
+        f"looks, not "
+        "what the model does with it: try `regard heads` on a run of your own.",
         {"labelled": len(labels), "heads": len(rows), "scores": scores},
         Grid(
             scores,
-            [f"{row['site'].split('.')[0]} {row['head']}" for row in rows],
+            [_named(row["site"], row["head"]) for row in rows],
             ["previous", "induction", "same", "sink", "position"],
             "shares of weight",
             2,
         ),
         intro="Lectures say that heads specialise: on near words, on nouns, on names. `regard heads` tests "
         "the claim on random sequences and on text.",
+        question=ask(
+            f"Of the {len(rows)} heads, how many clearly do one of these things?",
+            (str(len(labels)), said + "."),
+            (str(len(rows)), said + ". In theory every head has a task of its own."),
+            ("0", said + "."),
+        ),
     )
+
+
+def _named(site: str, head: str) -> str:
+    """Write a head of a site such as layer0.attention as `layer 0 head 1`."""
+    layer = site.split(".")[0].removeprefix("layer")
+    return f"layer {layer} head {head.removeprefix('head ')}"

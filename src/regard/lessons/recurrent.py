@@ -3,6 +3,7 @@
 Shape legend: B rows, T positions, D width, V vocabulary.
 """
 
+import math
 from itertools import pairwise
 
 import torch
@@ -49,7 +50,7 @@ def recurrence(
     (gradient,) = torch.autograd.grad(loss, look.values["embedding"], retain_graph=True)
     return [
         *_reading(model, words, look, width),
-        _sentence_loss(words, losses),
+        _sentence_loss(words, losses, tokenizer.size),
         Step(
             "The loss of the batch",
             "the average over all tokens of all sentences",
@@ -146,13 +147,16 @@ def _unrolled(model: Rnn, words: list[str], look: Look, width: int) -> Step:
     )
 
 
-def _sentence_loss(words: list[str], losses: Tensor) -> Step:
+def _sentence_loss(words: list[str], losses: Tensor, size: int) -> Step:
     count, values = len(losses), numbers(losses)
     names = [f"L_{place}" for place in range(1, count + 1)]
     return Step(
         "The loss of a sentence",
         f"L = ({' + '.join(names)}) / {count},  L_t = -log P(w_{{t+1}} | w_1..w_t)",
-        f"Their average is {float(losses.detach().mean()):.3f}. Guessing: log of the vocabulary's size.",
+        f"Their average is {float(losses.detach().mean()):.3f}. A guess among all {size} tokens would "
+        f"have log {size} = "
+        f"{math.log(size):.3f}: random weights know "
+        f"{'less' if float(losses.detach().mean()) > math.log(size) else 'more'}.",
         {"losses": values, "loss": float(losses.detach().mean())},
         Bars(values, [f"-log P({word} | ...)" for word in words[1:]], "losses"),
         latex=r"L = \frac{1}{T} \sum_t L_t, \qquad L_t = -\log P(w_{t+1} \mid w_1 \ldots w_t)",
@@ -190,7 +194,8 @@ def _through_time(words: list[str], norms: list[float]) -> Step:
     return Step(
         "Gradients through time",
         "dL_last / dw_j contains V^(i-j);  V^k vanishes or explodes with its largest eigenvalue",
-        f"{says} {'They shrink with the distance.' if falls else 'They need not shrink at every step.'} "
+        f"{says} "
+        f"{'Gradients shrink with the distance.' if falls else 'A gradient need not shrink at every step.'} "
         f"After 50 steps, an eigenvalue of 0.9 leaves {eigen['eigenvalue 0.9'][2]:.4f} and 1.1 makes "
         f"{eigen['eigenvalue 1.1'][2]:.0f}. The lesson `forgetting` measures this on trained models.",
         {"gradient": norms} | eigen,
@@ -265,7 +270,7 @@ def attentive(
             f"'{final}' is word {len(words)} and has {last} scores. The first word has none. The model is "
             "random, so its weights mean nothing yet.",
             {"scores at each word": counts, "weights": numbers(weights_TT)},
-            Grid(numbers(weights_TT), words, words, "a"),
+            Grid(numbers(weights_TT), words, words, "a: row i looks at column j"),
             latex=r"a_{ij} = \mathrm{softmax}_{j < i}(h_i \cdot h_j)",
             intro="The query is the current state, and the keys are the states strictly before it. The row "
             "of scores grows with every word.",
@@ -283,7 +288,7 @@ def attentive(
             Grid([hidden, context], ["hidden", "context"], [str(n) for n in range(width)]),
             latex=r"c_i = \sum_j a_{ij} h_j",
             intro="The context is the average of the earlier states by the weights. Here keys and values are "
-            "the same vectors.",
+            "the same vectors; the lesson `self-attention` asks whether they should be.",
         ),
         Step(
             "Join and predict",
@@ -321,7 +326,7 @@ def _trained(story: str) -> Step:
         f"It predicts '{best[0][0]}' ({best[0][1]:.3f}). At the last word it looks most at {named}, "
         f"{also}. A warning: weights can be looked at, and they are not an explanation (`regard doubt`).",
         {"likeliest": dict(best), "last row": last},
-        Grid(weights, words, words, "a", 2),
+        Grid(weights, words, words, "a: row i looks at column j", 2),
         latex=r"a_{ij} = \mathrm{softmax}_{j < i}(h_i^\top W h_j)",
         intro=f"Trained for seconds on stories such as '{story} David'.",
     )

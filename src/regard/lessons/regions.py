@@ -99,7 +99,7 @@ def _each_word(named: list[list[str]], features: list[str], value_KV: Tensor, sh
     return Step(
         "A region weighted for each word",
         "a_qk = softmax_k(s_q . k_k);  c_q = sum_k a_qk H_k",
-        f"Each word gives its own region {right:.4g} of the weight, and reads: {' '.join(said)}. {verdict}",
+        f"Each word gives its own region {right:.4g} of the weight, and reads: {', '.join(said)}. {verdict}",
         {"weights": numbers(weights_QK), "said": said, "right": right},
         Grid(numbers(weights_QK), steps, [f"region {k}" for k in range(len(named))]),
         latex=r"a_{qk} = \operatorname{softmax}_k(s_q \cdot k_k), \quad c_q = \sum_k a_{qk} H_k",
@@ -122,7 +122,7 @@ def _moved(named: list[list[str]], features: list[str], value_KV: Tensor, sharpn
     return Step(
         "Move the weight, and the caption changes",
         "a_0 = the weights of the last region",
-        f"Now the caption is: {' '.join(said)}. Only the colour has changed, because only its weights have. "
+        f"Now the caption is: {', '.join(said)}. Only the colour has changed, because only its weights have. "
         "regard caption RUN IMAGE --edit does the same in a trained captioner.",
         {"moved": said},
         latex=r"a_0 = a_{\text{last}}",

@@ -1,10 +1,9 @@
-"""Lessons about self-attention: every word attends to all words; and positions.
+"""The lesson about self-attention: every word attends to all words.
 
 Shape legend: T positions, D width.
 """
 
 import torch
-from torch import Tensor
 
 from regard.errors import UserError
 from regard.lessons.attention import Matrix, as_row, scores_of, weights_of
@@ -12,13 +11,13 @@ from regard.lessons.drawing import Bars, Grid, Row
 from regard.lessons.inputs import need
 from regard.lessons.lesson import Step, numbers
 from regard.lessons.question import ask
-from regard.lessons.shipped import ids_of, shipped
+from regard.lessons.shipped import ids_of, likeliest, shipped, watched
 from regard.models.transformer import Transformer
 from regard.parts.attention import attend
 from regard.parts.look import Look
 from regard.parts.masks import everything
-from regard.parts.positions import make_positions
-from regard.parts.scores import Dot, ScaledDot
+from regard.parts.scores import Dot
+from regard.text.stories import lines, pronouns
 
 FIVE = (
     (0.75, 0.25, 0.0, 0.0, 0.0),
@@ -32,14 +31,18 @@ BLANK = "___"
 
 
 def self_attention(
-    sentence: str = "I love you a lot", weights: Matrix = FIVE, hidden: str = PRIZE
+    sentence: str = "I love you a lot",
+    weights: Matrix = FIVE,
+    hidden: str = PRIZE,
+    projections: str = "key-is-value",
 ) -> list[Step]:
     """Every word attends to all words: without parameters, with projections, and in a trained reader."""
     words, count = sentence.split(), len(weights)
     need(len(weights[0]) == count, "the weights need as many columns as rows")
     if len(words) != count:
         raise UserError(f"the sentence has {len(words)} words and the weights {count} rows: give as many")
-    return [_bare(words), _projected(words, weights), _reading(hidden)]
+    need(projections in PROJECTIONS, f"projections is one of {', '.join(PROJECTIONS)}, not {projections!r}")
+    return [_bare(words), _projected(words, weights), _reading(hidden), _why_values(projections)]
 
 
 def _bare(words: list[str]) -> Step:
@@ -146,6 +149,7 @@ def _reading(sentence: str) -> Step:
     """One trained reader that sees all words, and one that sees only earlier ones, on the same sentence."""
     words = [BLANK, *sentence.split()[1:]]
     hidden = sentence.split()[0]
+    named = ["(blank)", *words[1:]]
     maps, chances = {}, {}
     for name, causal in (("reader", False), ("causal-reader", True)):
         run = shipped(name)
@@ -176,8 +180,8 @@ def _reading(sentence: str) -> Step:
         },
         Row(
             [
-                Grid(maps["reader"], words, words, "without a mask", 2),
-                Grid(maps["causal-reader"], words, words, "causal", 2),
+                Grid(maps["reader"], named, named, "without a mask", 2),
+                Grid(maps["causal-reader"], named, named, "causal", 2),
             ]
         ),
         latex=r"w_{1\cdot} \in \mathbb{R}^n \text{ without a mask}, \qquad w_{1\cdot} = [1, 0, \ldots, 0] "
@@ -198,111 +202,73 @@ def _reading(sentence: str) -> Step:
     )
 
 
-def positions(first: str = "Jack gave water to Jill", second: str = "Jill gave water to Jack") -> list[Step]:
-    """Self-attention maps sets to sets: without positions, two orders of the same words look the same."""
-    words_1, words_2 = first.split(), second.split()
-    vocabulary = sorted(set(words_1 + words_2))
-    need(
-        sorted(words_1) == sorted(words_2) and words_1 != words_2 and len(words_1) <= 16,
-        "give two sentences of the same words in another order, at most 16",
-    )
-    torch.manual_seed(1)
-    embedding_VD = torch.randn(len(vocabulary), 8, dtype=torch.float64)
-    differences = {}
-    for name in KINDS:
+PROJECTIONS = {  # the maps of a block, and the shipped run that was trained with them
+    "learned": "walk-transformer",
+    "key-is-value": "walk-key-is-value",
+    "none": "walk-none",
+}
+ASKED = 200  # stories that the three models answer
+
+
+def _why_values(projections: str) -> Step:
+    """Three trained models: with all maps, with keys that are their own values, and without any map."""
+    right, chance, weights = dict[str, float](), dict[str, float](), dict[str, int]()
+    stories = lines(pronouns, ASKED, seed=11)
+    for name, folder in PROJECTIONS.items():
+        run = shipped(folder)
+        rows_NT = torch.cat([ids_of(run, story) for story in stories])
         with torch.no_grad():
-            outputs = [
-                _placed(name, torch.stack([embedding_VD[vocabulary.index(word)] for word in words]))
-                for words in (words_1, words_2)
-            ]
-        differences[name] = max(float((row - outputs[1]).abs().amax(1).min()) for row in outputs[0])
-    none = differences["none"]
-    return [
-        Step(
-            "Two sentences of the same words",
-            "{x_1, ..., x_n} -> {y_1, ..., y_n}",
-            f"Without positions the outputs of both sentences are the same set (difference {none:.1e}): "
-            "self-attention cannot tell who gave and who got.",
-            {"words": len(vocabulary), "difference with none": none},
-            latex=r"\{x_1, \ldots, x_n\} \to \{y_1, \ldots, y_n\}",
-            intro=f"{first} / {second}",
-            question=ask(
-                "Does self-attention without positions tell the two sentences apart?",
-                ("no", "Every word sees the same set of words in both, so it gets the same new vector."),
-                ("yes", "The order enters nowhere: w_ij depends on the vectors of the words i and j only."),
-            ),
-        ),
-        *(_encoded(name, words_1, difference) for name, difference in differences.items() if name != "none"),
-        Step(
-            "All encodings beside each other",
-            "the largest distance of an output to the nearest output of the other sentence",
-            "Every encoding makes the two sentences different. Which one is best is a matter of "
-            "measurement: see `--positions` of regard train transformer.",
-            {},
-            Bars(list(differences.values()), list(differences)),
-        ),
-    ]
-
-
-KINDS = {
-    "none": ("", ""),
-    "index": ("[x_t; t]", r"[x_t; t]"),
-    "onehot": ("[x_t; (0, ..., 1, ..., 0)]", r"[x_t; e_t]"),
-    "sinusoidal": (
-        "x_t + [sin(w_1 t), cos(w_1 t), sin(w_2 t), ...]",
-        r"x_t + [\sin(\omega_1 t), \cos(\omega_1 t), \ldots]",
-    ),
-    "learned": ("x_t + p_t", r"x_t + p_t"),
-    "rotary": ("q_t and k_t, turned by angles w_i t", r"R(\omega t)\, q_t, \; R(\omega t)\, k_t"),
-}
-ABOUT = {
-    "index": "The number of the word is appended to its vector.",
-    "onehot": "A one-hot vector of the position is appended.",
-    "sinusoidal": "Sines and cosines of several frequencies are added.",
-    "learned": "Each position has a vector of its own, which is learned (random here).",
-    "rotary": "Queries and keys are rotated by angles that grow with the position, so that their product "
-    "depends on the distance. The picture shows the angles.",
-}
-
-
-def _encoded(name: str, words: list[str], difference: float) -> Step:
-    formula, latex = KINDS[name]
-    says = f"The outputs of the two sentences now differ by {difference:.3g}: the model sees the order."
+            prediction, _ = run.language_model.double().read_from_start(rows_NT[:, :-1])
+            last_NV = prediction.log_probs()[:, -1]
+        right[name] = float((last_NV.argmax(1) == rows_NT[:, -1]).double().mean())
+        chance[name] = float(last_NV.gather(1, rows_NT[:, -1:]).exp().mean())
+        weights[name] = sum(weight.numel() for weight in run.language_model.parameters())
+    run = shipped(PROJECTIONS[projections])
+    words, ids_1T = ["<s>", *stories[0].split()[:-1]], ids_of(run, stories[0])[:, :-1]
+    prediction, look = watched(run, ids_1T, "layer*.attention")
+    said = likeliest(run, prediction, 1)[0]
+    rows = [numbers(look.maps[f"layer{layer}.attention"]()[0, 0, -1]) for layer in range(2)]
+    shared = right["key-is-value"]
     return Step(
-        f"positions: {name}",
-        formula,
-        says,
-        {f"difference with {name}": difference},
-        _picture(name, words),
-        latex,
-        ABOUT[name],
+        "Why not average the keys?",
+        "learned: v = W_v x;   key-is-value: v = k = W_k x;   none: q = k = v = x, and nothing else",
+        f"With values of their own, {right['learned']:.0%} of {ASKED} stories get the right name; with "
+        f"keys that "
+        f"are averaged themselves, {shared:.0%}; without any map, {right['none']:.0%}. "
+        + (
+            "So here the keys can be averaged: a map to values is "
+            f"{weights['learned'] - weights['key-is-value']:,} more numbers, and not a need. "
+            if shared > right["learned"] - 0.05
+            else "So here values earn their numbers. "
+        )
+        + (
+            "Without maps a word can only look at words like itself, and 'none' has no feed-forward layer "
+            "and "
+            "no residual either. "
+            if right["none"] < shared - 0.05
+            else ""
+        )
+        + f"The model with {projections} says '{said[0]}' ({said[1]:.3f}) after the story in the picture.",
+        {"right": right, "mean P(right name)": chance, "numbers": weights},
+        Row(
+            [
+                Bars(list(right.values()), list(right), f"share of {ASKED} stories with the right name"),
+                Grid(rows, ["layer 0", "layer 1"], words, f"weights of the last word, {projections}", 2),
+            ]
+        ),
+        latex=r"v_j = W_v x_j \quad \text{or} \quad v_j = k_j = W_k x_j \quad \text{or} \quad "
+        r"q_j = k_j = v_j = x_j",
+        intro="The query and the key decide where to look. The value says what is found there. Is it needed? "
+        f"Three Transformers of two layers, trained alike on stories such as '{stories[1]}' "
+        "(`regard train transformer --projections ...`).",
+        question=ask(
+            "The maps to values are left out, and each key is its own value. Does the model still learn it?",
+            *_still(shared > right["learned"] - 0.05, shared),
+        ),
     )
 
 
-def _picture(name: str, words: list[str]) -> Grid:
-    """Draw the vectors that positions add or append, or the angles by which they rotate."""
-    torch.manual_seed(2)
-    kind = make_positions(name, 16, 8, 1).double()  # type: ignore[arg-type]
-    position_BT = torch.arange(len(words))[None]
-    angles = kind.angles(position_BT)
-    nothing_BTD = torch.zeros(1, len(words), 8, dtype=torch.float64)
-    with torch.no_grad():
-        drawn = (
-            kind.place(nothing_BTD, position_BT)[0]
-            if angles is None
-            else torch.atan2(angles[1], angles[0]).reshape(len(words), -1)
-        )
-    if name in ("index", "onehot"):
-        drawn = drawn[:, 8:]
-    columns = [str(number) for number in range(drawn.shape[1])]
-    return Grid(numbers(drawn), words, columns, digits=2)
-
-
-def _placed(name: str, x_TD: Tensor) -> Tensor:
-    """Unmasked self-attention without parameters over words with positions."""
-    torch.manual_seed(2)
-    kind = make_positions(name, 16, x_TD.shape[1], 1).double()  # type: ignore[arg-type]
-    position_BT = torch.arange(len(x_TD))[None]
-    placed = kind.place(x_TD[None], position_BT)
-    turned = kind.turn(placed[:, None], kind.angles(position_BT))
-    return attend(turned, turned, placed[:, None], score=ScaledDot(), mask=everything)[0, 0]
+def _still(learns: bool, share: float) -> tuple[tuple[str, str], tuple[str, str]]:
+    """Return the right and the wrong answer, with the measured share."""
+    reason = f"Its answer is right in {share:.0%} of the stories."
+    return (("yes", reason), ("no", reason)) if learns else (("no", reason), ("yes", reason))

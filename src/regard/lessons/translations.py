@@ -11,7 +11,7 @@ import torch
 
 from regard.errors import UserError
 from regard.lessons.attention import Matrix, as_row, scores_of, weights_of
-from regard.lessons.drawing import Grid
+from regard.lessons.drawing import Bars, Grid
 from regard.lessons.inputs import need
 from regard.lessons.lesson import Step, listed, numbers
 from regard.lessons.question import ask
@@ -20,7 +20,7 @@ from regard.parts.attention import weigh
 from regard.parts.masks import everything
 from regard.parts.scores import Dot
 from regard.probabilities.quality import bleu
-from regard.probabilities.translation import translate, translate_lines
+from regard.probabilities.translation import Search, translate, translate_lines
 from regard.text.grammar import ADJECTIVES, DETERMINERS, Pair, english_spanish
 
 MODELS = {
@@ -162,7 +162,8 @@ def _same_sentences(answers: dict[str, list[str]], sentences: tuple[str, ...]) -
         {"models": len(answers), "that agree on the last sentence": agree},
         latex=r"s_0 = W [\overrightarrow{h}_n; \overleftarrow{h}_1] \qquad \text{or} \qquad c_t = \sum_j "
         r"a_{tj} h_j",
-        intro="All three networks are small (width 48) and were trained on the same 5,000 pairs with the "
+        intro="All three networks are small (width 40; the Transformer 32) and were trained on the same "
+        "5,000 pairs with the "
         "same number of steps.",
     )
 
@@ -207,7 +208,10 @@ TRANSLATION = ((0.0, 0.0, 1.0, 0.0, 0.0), (0.25, 0.75, 0.0, 0.0, 0.0), (0.0, 0.0
 
 
 def translation(
-    source: str = "I love you a lot", target: str = "Te amo mucho", weights: Matrix = TRANSLATION
+    source: str = "I love you a lot",
+    target: str = "Te amo mucho",
+    weights: Matrix = TRANSLATION,
+    beam: int = 4,
 ) -> list[Step]:
     """Sentences of other lengths and orders: each target word is a mixture of source words."""
     source_words, target_words = source.split(), target.split()
@@ -216,7 +220,13 @@ def translation(
         raise UserError(f"{sizes} need as many rows and columns of weights")
     keys = torch.eye(len(source_words), dtype=torch.float64)
     mixed = weigh(as_row(scores_of(weights)), as_row(keys), score=Dot(), mask=everything)[0, 0]
-    return [_straight(), _mixture(source_words, target_words, numbers(mixed)), _trained(source)]
+    return [
+        _straight(),
+        _mixture(source_words, target_words, numbers(mixed)),
+        _trained(source),
+        _in_a_transformer(source),
+        _search(source, beam),
+    ]
 
 
 def _straight() -> Step:
@@ -278,4 +288,69 @@ def _trained(source: str) -> Step:
         Grid(weights, best.tokens, best.source_tokens, "a: row = target word", 2),
         latex=r"a_{tj} = \mathrm{softmax}_j\, \mathrm{score}(s_t, H_j)",
         intro="A small recurrent translator, trained on 5,000 pairs of the built-in grammar.",
+    )
+
+
+def _in_a_transformer(source: str) -> Step:
+    """The cross-attention of a small Transformer translator: every layer and head has a map."""
+    run = shipped("translator-transformer")
+    ((best, *_),) = translate(run.language_model, *run.both_tokenizers(), [source])
+    maps = {name: weights for name, weights in best.attention.items() if "cross" in name}
+    heads = next(iter(maps.values())).shape[0]
+    last = maps[max(maps)]
+    return Step(
+        "Encoder and decoder of a Transformer",
+        "q from the decoder;  k, v from the encoder;  softmax(q K^T / sqrt(d_k)) V",
+        f"The Transformer writes: {best.text}. Its decoder attends to the source in {len(maps)} layers with "
+        f"{heads} heads each; the picture is their mean in the last layer. The source is read once, "
+        f"without a "
+        "mask, and its keys and values serve every target word.",
+        {"maps": [len(maps), *last.shape], "mean of the last layer": numbers(last.mean(0))},
+        Grid(numbers(last.mean(0)), best.tokens, best.source_tokens, "last layer, mean of the heads", 2),
+        latex=r"\mathrm{softmax}\left(\frac{Q_{\mathrm{decoder}} K_{\mathrm{encoder}}^\top}"
+        r"{\sqrt{d_k}}\right) V_{\mathrm{encoder}}",
+        intro="A Transformer translator has two stacks. The encoder's words attend to each other; the "
+        "decoder's "
+        "words attend to the words written so far, and then to the encoder's.",
+        question=ask(
+            "Which of the three attentions has a causal mask?",
+            (
+                "the decoder's to its own words",
+                "It must not see the words that it has yet to write.",
+            ),
+            (
+                "the encoder's to its own words",
+                "The whole source is known, so every word may see every word.",
+            ),
+            ("the decoder's to the source", "The whole source is known before the first word is written."),
+        ),
+    )
+
+
+def _search(source: str, beam: int) -> Step:
+    """The best sentences of a beam search, beside the greedy one."""
+    run = shipped("translator-attention")
+    (found,) = translate(
+        run.language_model, *run.both_tokenizers(), [source], Search(beam=beam, count=beam), attention=False
+    )
+    (greedy,) = translate_lines(run.language_model, *run.both_tokenizers(), [source], beam=1)
+    scores = [best.score for best in found]
+    same = (
+        "the greedy search writes the same" if greedy == found[0].text else f"the greedy search: '{greedy}'"
+    )
+    return Step(
+        "Choosing a whole sentence",
+        "greedy: the likeliest word at each step;  beam: the k likeliest beginnings;  score = log P / length",
+        f"A beam of {beam} ends with '{found[0].text}' ({scores[0]:.3f}); {same}. "
+        + (f"Second is '{found[1].text}' ({scores[1]:.3f})." if len(found) > 1 else ""),
+        {"scores": scores, "sentences": [best.text for best in found]},
+        Bars(scores, [best.text for best in found], "log P / length"),
+        latex=r"\arg\max_y \frac{1}{|y|} \sum_t \log P(y_t \mid y_{<t}, x)",
+        intro="The likeliest first word need not begin the likeliest sentence. A beam search keeps several "
+        "beginnings, and goes on with each of them.",
+        question=ask(
+            "What is a beam of 1?",
+            ("a greedy search", "Only the likeliest beginning is kept at each step."),
+            ("sampling", "Sampling draws words at random. A beam search draws nothing."),
+        ),
     )

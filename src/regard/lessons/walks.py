@@ -14,6 +14,7 @@ from torch import Tensor
 
 from regard.errors import UserError
 from regard.lessons.drawing import Bars, Grid, Picture, Row
+from regard.lessons.inputs import need
 from regard.lessons.lesson import Step, numbers
 from regard.lessons.question import ask
 from regard.lessons.shipped import ids_of, likeliest, shipped
@@ -30,12 +31,14 @@ class Walk:
     text: str
     ids_1T: Tensor
     words: list[str]
+    temperature: float
+    top_k: int
 
     @classmethod
-    def begin(cls, model: str, text: str) -> "Walk":
+    def begin(cls, model: str, text: str, temperature: float, top_k: int) -> "Walk":
         run = shipped(f"walk-{model}")
         run.language_model.double()
-        return cls(run, text, ids_of(run, text), ["<s>", *text.split()])
+        return cls(run, text, ids_of(run, text), ["<s>", *text.split()], temperature, top_k)
 
     @property
     def last(self) -> str:
@@ -51,7 +54,9 @@ class Walk:
         return self.words[int(place)], float(weight)
 
 
-def walk(model: str = "transformer", text: str = STORY) -> list[Step]:
+def walk(
+    model: str = "transformer", text: str = STORY, temperature: float = 2.0, top_k: int = 3
+) -> list[Step]:
     """One trained model, one sentence, every number in order: from the one-hot word to the next word."""
     from regard.lessons.walks_backpack import walk_backpack
     from regard.lessons.walks_recurrent import walk_attentive, walk_lstm
@@ -65,8 +70,9 @@ def walk(model: str = "transformer", text: str = STORY) -> list[Step]:
     }
     if model not in kinds:
         raise UserError(f"there is no walk through {model!r}; there are: {', '.join(kinds)}")
+    need(temperature >= 0.001, "the temperature must be 0.001 or more")
     with torch.no_grad():
-        return kinds[model](Walk.begin(model, text))
+        return kinds[model](Walk.begin(model, text, temperature, top_k))
 
 
 def first_steps(walk: Walk, embedded_TD: Tensor) -> list[Step]:

@@ -10,6 +10,7 @@ from regard.lessons.drawing import Grid, Row
 from regard.lessons.lesson import Step, numbers
 from regard.lessons.question import ask
 from regard.lessons.walks import Walk, first_steps, other_pronoun, readout_steps
+from regard.lessons.walks_choice import choose_a_word
 from regard.models.backpack import Backpack
 from regard.parts.look import Look
 from regard.parts.senses import sum_senses
@@ -54,6 +55,7 @@ def walk_backpack(walk: Walk) -> list[Step]:
         _alpha(walk, weights_LTT, columns),
         _sum(walk, model, weights_LTT, senses_TLD),
         *readout_steps(walk, output_TD, "o"),
+        choose_a_word(walk),
         other_pronoun(walk),
     ]
 

@@ -10,6 +10,7 @@ from regard.lessons.drawing import Grid
 from regard.lessons.lesson import Step, numbers
 from regard.lessons.question import Question, ask
 from regard.lessons.walks import Walk, curve, first_steps, other_pronoun, readout_steps
+from regard.lessons.walks_choice import choose_a_word
 from regard.models.attentive import Attentive
 from regard.models.recurrent import Lstm
 
@@ -26,6 +27,7 @@ def walk_lstm(walk: Walk) -> list[Step]:
         *steps,
         _guesses(walk, hidden_TD),
         *readout_steps(walk, hidden_TD, "the last hidden state"),
+        choose_a_word(walk),
         other_pronoun(walk),
     ]
 
@@ -177,5 +179,6 @@ def walk_attentive(walk: Walk) -> list[Step]:
             latex=r"f = \tanh(W [h; c])",
         ),
         *readout_steps(walk, joined_TD, "tanh(W [h; c])"),
+        choose_a_word(walk),
         other_pronoun(walk),
     ]

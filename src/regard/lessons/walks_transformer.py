@@ -14,6 +14,7 @@ from regard.lessons.drawing import Grid, Row
 from regard.lessons.lesson import Step, numbers
 from regard.lessons.question import ask
 from regard.lessons.walks import Walk, first_steps, other_pronoun, readout_steps
+from regard.lessons.walks_choice import choose_a_word, count_the_numbers
 from regard.models.transformer import Transformer
 from regard.models.trunk import Block
 from regard.parts.attention import softmax
@@ -30,12 +31,15 @@ def walk_transformer(walk: Walk) -> list[Step]:
     return [
         *first_steps(walk, embedded_TD),
         _positions(walk),
+        _norm(walk, model, embedded_TD, first.normed_TD),
         *_queries_and_keys(walk, model, first),
         *_scores(walk, first),
         _weights(walk, first),
         *_rest_of_layer(walk, first, embedded_TD),
         _second_layer(walk, first, second),
         *readout_steps(walk, final_TD, "final norm of x"),
+        choose_a_word(walk),
+        count_the_numbers(walk),
         other_pronoun(walk),
     ]
 
@@ -115,6 +119,29 @@ def _positions(walk: Walk) -> Step:
         latex=r"q_t \mapsto R(\omega t)\, q_t, \qquad k_t \mapsto R(\omega t)\, k_t",
         intro="Attention alone does not know the order of words. Here each pair of numbers in a query or key "
         "is turned by an angle that grows with the position.",
+    )
+
+
+def _norm(walk: Walk, model: Transformer, x_TD: Tensor, normed_TD: Tensor) -> Step:
+    block = model.trunk.blocks[0]
+    assert isinstance(block, Block)
+    norm = block.attention_norm
+    assert isinstance(norm, torch.nn.LayerNorm)
+    mean, spread = float(x_TD[-1].mean()), float(x_TD[-1].std(correction=0))
+    plain_D = F.layer_norm(x_TD[-1], (x_TD.shape[1],), eps=norm.eps)
+    return Step(
+        "Norm",
+        "norm(x) = g * (x - mean) / sqrt(variance + epsilon) + b, for each word alone",
+        f"The vector of {walk.last} has the mean {mean:.3f} and the spread {spread:.3f}. Less its mean and "
+        f"divided by its spread, it has {float(plain_D.mean()):.0f} and "
+        f"{float(plain_D.std(correction=0)):.3f}. "
+        "Then g and b, learned for each component, scale and shift it.",
+        {"mean": mean, "spread": spread, "g": numbers(norm.weight), "b": numbers(norm.bias)},
+        Row([walk.grid(x_TD, "x", digits=1), walk.grid(normed_TD, "norm(x)", digits=1)]),
+        latex=r"\mathrm{norm}(x) = g \odot \frac{x - \bar{x}}{\sqrt{\mathrm{Var}(x) + \epsilon}} + b",
+        intro="Vectors of all words get the same scale before they are compared, whatever earlier layers "
+        "have "
+        "added to them.",
     )
 
 

@@ -92,15 +92,15 @@ class Trunk(nn.Module):
         self.side, self.causal = side, causal
         self.name = "source." if side == "given" else ""
         self.context, self.dropout = config.context, config.dropout
-        heads = config.heads if config.projections == "learned" else 1
+        blocks = config.projections != "none"
+        heads = config.heads if blocks else 1
         self.positions = make_positions(config.positions, config.context, config.width, heads)
         self.embedding_width = config.width - self.positions.appended
         names = [f"{self.name}layer{number}" for number in range(config.layers)]
-        learned = config.projections == "learned"
         self.blocks = nn.ModuleList(
-            Block(name, config, side, crossing) if learned else Mixing(name, config) for name in names
+            Block(name, config, side, crossing) if blocks else Mixing(name, config) for name in names
         )
-        final = config.norm == "pre" and learned
+        final = config.norm == "pre" and blocks
         self.final_norm = nn.LayerNorm(config.width, config.norm_epsilon) if final else nn.Identity()
 
     def sites(self) -> dict[str, Site]:
@@ -205,8 +205,9 @@ class Block(nn.Module):
         width, size = config.width, config.width // config.heads
         self.groups = config.key_value_heads or config.heads
         self.attention_norm, self.feed_norm = (nn.LayerNorm(width, config.norm_epsilon) for _ in range(2))
-        # One product computes the queries, keys and values.
-        self.project = Linear(width, (self.heads + 2 * self.groups) * size)
+        # One product computes the queries, keys and values. A key that is its own value has one map.
+        maps = 1 if config.projections == "key-is-value" else 2
+        self.project = Linear(width, (self.heads + maps * self.groups) * size)
         self.query_key_norm = nn.RMSNorm(size, eps=1e-5) if config.query_key_norm else nn.Identity()
         self.out = Linear(width, width)
         self.feed = FeedForward(width, config.dropout, config.feed_activation, config.inner)
@@ -285,8 +286,9 @@ class Block(nn.Module):
         look: Look | None,
     ) -> tuple[Tensor, Tensor, Tensor]:
         rows, length, width = x_BTD.shape
-        all_BHTE = self.project(x_BTD).view(rows, length, self.heads + 2 * self.groups, -1).transpose(1, 2)
-        both_BHTE, value = all_BHTE.split([self.heads + self.groups, self.groups], 1)
+        all_BHTE = self.project(x_BTD).unflatten(2, (-1, width // self.heads)).transpose(1, 2)
+        # The last groups are the values, or the keys themselves, before positions turn them.
+        both_BHTE, value = all_BHTE[:, : self.heads + self.groups], all_BHTE[:, -self.groups :]
         query, key = positions.turn(self.query_key_norm(both_BHTE), placement.angles).split(
             [self.heads, self.groups], 1
         )

@@ -30,9 +30,9 @@ class TrunkConfig:
     key_value_heads: Count | None = None
     """Number of key and value heads. Each is shared by a group of query heads, for a smaller KV cache (as
     many as query heads)."""
-    projections: Literal["learned", "none"] = "learned"
-    """Learn the maps from inputs to queries, keys and values, or use the inputs themselves. With none, the
-    blocks have no parameters."""
+    projections: Literal["learned", "key-is-value", "none"] = "learned"
+    """Learn the maps from inputs to queries, keys and values; let each key be its own value, without a map to
+    values (key-is-value); or use the inputs themselves. With none, the blocks have no parameters."""
     inner: Count | None = None
     """Number of features inside a feed-forward layer (4 times the width)."""
     activation: ActivationName | None = None
@@ -58,7 +58,7 @@ class TrunkConfig:
             raise UserError(
                 f"`width` {self.width} cannot be divided among `heads` {self.heads}; choose a multiple"
             )
-        head_width = self.width // (self.heads if self.projections == "learned" else 1)
+        head_width = self.width // (1 if self.projections == "none" else self.heads)
         if self.positions == "rotary" and head_width % 2:
             raise UserError(
                 "rotary positions need an even number of features in each head: change `width` or `heads`"

@@ -26,6 +26,7 @@ from regard.page.answers import compared, read_of
 from regard.page.protocol import Next, Read, RunInfo, SiteInfo, to_json
 from regard.page.recorded import Packed, RecordedMap, RecordedModel, RecordedVersion, Recording
 from regard.runs.run import Run
+from regard.tables import as_html
 
 WHOLE, COARSE = 512, 256  # a map of more than 512 positions is recorded as 256 blocks
 FEW = 1 << 18  # numbers; a record with more of them has 8 bits for each
@@ -123,7 +124,7 @@ def page(recording: Recording, title: str) -> str:
         f'<meta http-equiv="content-security-policy" content="{policy}">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
         '<meta name="color-scheme" content="light dark">\n'
-        f"<title>{html.escape(title)}</title>\n<style>{style}</style>\n</head>\n<body>\n"
+        f"<title>{as_html(title)}</title>\n<style>{style}</style>\n</head>\n<body>\n"
         '<div id="lab" data-host="file"></div>\n'
         f'<script type="application/json" id="recording">{data}</script>\n'
         f'<script type="module">{script}</script>\n</body>\n</html>\n'

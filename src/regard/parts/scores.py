@@ -91,6 +91,20 @@ class ScaledDot(Score):
         return query_BHQD @ key_BHKE.transpose(2, 3) / math.sqrt(query_BHQD.shape[3])
 
 
+@final
+class Near(Score):
+    """-|q - k|^2 / (2 w^2): its softmax is kernel regression with a Gaussian (Nadaraya 1964, Watson 1964)."""
+
+    formula = "-|q - k|^2 / (2 w^2)"
+
+    def __init__(self, width: float):
+        super().__init__()
+        self.width = width
+
+    def forward(self, query_BHQD: Tensor, key_BHKE: Tensor) -> Tensor:
+        return -(torch.cdist(query_BHQD, key_BHKE) ** 2) / (2 * self.width**2)
+
+
 def make_score(name: ScoreName, query_size: int, key_size: int) -> Score:
     """Make the score function with this name."""
     match name:

@@ -16,11 +16,11 @@ import zlib
 from collections.abc import Iterator
 from contextlib import closing
 from functools import lru_cache
-from pathlib import Path
 from typing import IO, Any
 
 from regard.errors import UserError
 from regard.machine.cache import cache_folder
+from regard.machine.inputs import open_input
 from regard.text.documents import ROW
 
 READ = 1 << 20  # bytes that are read at a time
@@ -73,7 +73,7 @@ def plain_strings(name: str) -> Iterator[str]:
 def open_bytes(name: str) -> IO[bytes]:
     """Open a file or a URL as it is."""
     if not is_url(name):
-        return Path(name).open("rb")
+        return open_input(name)
     fsspec = _import("fsspec", "reads URLs and archives")
     try:
         return fsspec.open(name, "rb").open()

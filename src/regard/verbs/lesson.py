@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 from regard.errors import UserError
 from regard.inside.output import check_ending, write_picture
-from regard.lessons.drawing import stacked
+from regard.lessons.drawing import headed, shows, stacked
 from regard.lessons.lesson import (
     LESSONS,
     Lesson,
@@ -119,6 +119,10 @@ def _print(shown: Lesson) -> None:
     show(f"{shown.name}: {shown.about}")
     if shown.builds_on:
         show(f"Builds on: {', '.join(shown.builds_on)}.")
+    if any(step.question for step in shown.steps):
+        show(
+            f"Questions come before their numbers: regard lesson {shown.name} --quiz waits for your answers."
+        )
     for number, step in enumerate(shown.steps, 1):
         _print_head(number, step)
         if step.question is not None:
@@ -127,9 +131,7 @@ def _print(shown: Lesson) -> None:
         _print_result(step)
     show("")
     _indent(f"Exercise. {shown.exercise.task}")
-    if any(step.question for step in shown.steps):
-        show(f"\nregard lesson {shown.name} --quiz asks the questions and explains the answers;")
-    show(f"--out {shown.name}.html and --out {shown.name}.ipynb hold a solution of the exercise.")
+    show(f"\nA solution of the exercise is in --out {shown.name}.html and --out {shown.name}.ipynb.")
 
 
 def _print_head(number: int, step: Step) -> None:
@@ -140,11 +142,11 @@ def _print_head(number: int, step: Step) -> None:
 
 
 def _print_result(step: Step) -> None:
-    """Print picture, values and their meaning. A long value is printed only if no picture shows it."""
+    """Print picture, values and their meaning. Values that the picture shows, and long ones, are left out."""
     if step.picture is not None:
-        _indent(step.picture.text(), wrap=False)
+        _indent(headed(step.picture), wrap=False)
     for name, value in step.values.items():
-        if is_short(value) or step.picture is None:
+        if step.picture is None or (is_short(value) and not shows(step.picture, value)):
             _indent(f"{name}: {short_text(value)}", wrap=False)
     _indent(step.says)
 

@@ -9,6 +9,7 @@ from typing import Any, final
 import torch
 from torch import nn
 
+from regard.models.building import build_model
 from regard.models.reader import Filler
 from regard.probabilities.blanks import fill, hidden_loss
 from regard.tokens.blanks import hide
@@ -43,7 +44,7 @@ class Blanks(TextTask[Filler]):
         return {name: [source.record() for source in sources] for name, sources in parts.items()}
 
     def make(self, family: type[Filler], config: Any) -> Filler:
-        return family(self.tokenizer.size, config)
+        return build_model(family, self.tokenizer.size, config)
 
     def encoded(self) -> Encoded:
         return self._encoded

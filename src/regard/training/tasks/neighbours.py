@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from regard.errors import UserError
 from regard.machine.device import to_device
+from regard.models.building import build_model
 from regard.models.embedding import Embedding
 from regard.probabilities.neighbours import neighbour_loss
 from regard.tokens.choose import train_on_sources
@@ -47,7 +48,7 @@ class Neighbours(TextTask[Embedding]):
     def make(self, family: type[Embedding], config: Any) -> Embedding:
         if config.kind == "given":
             raise UserError("`kind` given is for vectors that a file holds: regard words FILE asks them")
-        return family(self.tokenizer.size, config)
+        return build_model(family, self.tokenizer.size, config)
 
     def encoded(self) -> Encoded:
         return self._encoded
