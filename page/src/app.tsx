@@ -106,6 +106,8 @@ function Header() {
     view.value = next;
     tabs.current?.querySelector<HTMLElement>(`#tab-${next}`)?.focus();
   };
+  const tab = `#tab-${view.value}`;
+  useEffect(() => tabs.current?.querySelector(tab)?.scrollIntoView({ block: "nearest", inline: "nearest" }), [tab]);
   const other = theme.value === "light" ? "dark" : "light";
   return (
     <header>
