@@ -1,5 +1,5 @@
 import type { ComponentChildren } from "preact";
-import { useRef } from "preact/hooks";
+import { useEffect, useRef } from "preact/hooks";
 import { useSignal } from "@preact/signals";
 import type { View } from "./address";
 import { Attend } from "./attend";
@@ -92,6 +92,10 @@ function Header() {
     view.value = next;
     tabs.current?.querySelector<HTMLElement>(`#tab-${next}`)?.focus();
   };
+  const tab = `#tab-${view.value}`;
+  useEffect(() => {
+    if (host.address) tabs.current?.querySelector(tab)?.scrollIntoView({ block: "nearest", inline: "nearest" }); // a notebook stays where it is
+  }, [tab]);
   const other = theme.value === "light" ? "dark" : "light";
   return (
     <header>
