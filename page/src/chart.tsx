@@ -1,6 +1,6 @@
 import { count } from "./format";
 
-const WIDTH = 560, HEIGHT = 260, LEFT = 52, RIGHT = 110, TOP = 12, BOTTOM = 34;
+const WIDTH = 560, HEIGHT = 260, LEFT = 58, RIGHT = 118, TOP = 12, BOTTOM = 44;
 
 const SMALLEST = 1e-8; // on an axis of logarithms: what is less is 0 to the eye
 
@@ -40,7 +40,7 @@ export function Lines({ title, across, series, logX = false, logY = false }: Pro
           </g>
         ))}
         {across_.ticks.map((tick) => (
-          <text key={tick} x={across_.at(tick)} y={HEIGHT - BOTTOM + 16} class="axis" text-anchor="middle">
+          <text key={tick} x={across_.at(tick)} y={HEIGHT - BOTTOM + 18} class="axis" text-anchor="middle">
             {count(tick)}
           </text>
         ))}
