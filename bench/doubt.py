@@ -105,9 +105,9 @@ def regions(work: Path, out: Path) -> None:
     """A captioner: the regions of a scene that training never saw, for one word of its caption."""
     if not (work / "scenes").exists():
         shown(work, "scenes", "scenes", "--unseen")
-    image = ("--image", "scenes/00.png")
+    image = ("--image", "scenes/03.png")
     shown(work, "caption", "captioner", image[1])
-    shown(work, "doubt", "captioner", *image, "--text", "a", "--out", out / "doubt-captioner.png")
+    shown(work, "doubt", "captioner", *image, "--text", "a blue", "--out", out / "doubt-captioner.png")
 
 
 def reviews(work: Path) -> None:

@@ -39,23 +39,32 @@ class Target:
 
     def attempt(self, seed: int, scratch: Path) -> str:
         """Read the changed file. Return what came of it; any other exception is a failure."""
-        shutil.rmtree(scratch, ignore_errors=True)
-        shutil.copytree(self.folder, scratch)
+        self.copy(scratch)
         path = scratch / self.file
         path.write_bytes(hostile.change(path.read_bytes(), seed, self.ways))
         if self.hashed:
             config = json.loads((scratch / "config.json").read_text())
             config["files"][self.file] = file_hash(path)
             (scratch / "config.json").write_text(json.dumps(config))
-        try:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")
-                self.read(scratch)
-        except ALLOWED as error:
-            if "\n" in str(error):
-                raise ValueError("a message of more than one line") from error
-            return "refused"
-        return "read"
+        return outcome(lambda: self.read(scratch))
+
+    def copy(self, scratch: Path) -> None:
+        """Make a copy of the good folder."""
+        shutil.rmtree(scratch, ignore_errors=True)
+        shutil.copytree(self.folder, scratch)
+
+
+def outcome(read: Callable[[], object]) -> str:
+    """Read something from outside. Return what came of it; any other exception is a failure."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            read()
+    except ALLOWED as error:
+        if "\n" in str(error):
+            raise ValueError("a message of more than one line") from error
+        return "refused"
+    return "read"
 
 
 def _use(path: Path) -> None:
@@ -80,6 +89,7 @@ def _stopped(out: Path, options: dict[str, Any]) -> None:
 
 def targets(folder: Path) -> list[Target]:
     """Make good files of each format in a folder."""
+    folder.mkdir(parents=True, exist_ok=True)
     text = folder / "text"
     text.write_text(TEXT)
     small = {"text": str(text), "steps": 2, "batch": 2, "hold": 0}

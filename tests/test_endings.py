@@ -1,5 +1,6 @@
 """One way out: whatever is raised, one line on standard error and the right exit code."""
 
+import dataclasses
 import errno
 import io
 import os
@@ -7,13 +8,19 @@ import signal
 import subprocess
 import sys
 
+import numpy as np
 import pytest
 
 from regard import cli
 from regard.endings import describe, one_line
 from regard.errors import UserError
+from regard.inside import charts, drawing, pictures, scatter, sheet
+from regard.inside.record import Record
+from regard.lessons import page as lesson_page
+from regard.lessons.lesson import run_lesson
 from regard.machine import child, streams
-from regard.tables import cell_width, fit, harmless, visible
+from regard.page.recording import Source, file_of
+from regard.tables import cell_width, fit, harmless, html_table, visible
 
 
 def raises(monkeypatch, error: BaseException) -> None:
@@ -165,3 +172,37 @@ def test_the_current_folder_gives_a_child_no_modules(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert child.run_child("import json; print(json.dumps(1), end='')", b"", "it") == b"1"
     assert os.getcwd() == str(tmp_path)
+
+
+WILD = "a\x1b[31m\x9b\u202eb\u2028<script>"
+
+
+@pytest.mark.parametrize("kind", ["look", "sheet", "lesson", "table", "picture", "points", "report"])
+def test_texts_from_outside_command_nothing_in_pages_and_pictures(monkeypatch, kind):
+    monkeypatch.setattr(charts, "chart_to_html", lambda chart: drawing._specification(chart).decode())
+    if kind == "look":
+        record = Record([WILD], [0], [None], [[]], notes=[WILD])
+        made = file_of(WILD, record, None, Source(name=WILD)).partition('<script type="application/json"')[0]
+    elif kind == "sheet":
+        parts = [sheet.Heading(WILD), sheet.Prose(WILD), sheet.Table([WILD], [[WILD]])]
+        made = sheet.page(WILD, parts)
+    elif kind == "lesson":
+        lesson = run_lesson("averaging")
+        step = dataclasses.replace(lesson.steps[0], title=WILD, intro=WILD, says=WILD, values={WILD: WILD})
+        lesson = dataclasses.replace(lesson, about=WILD, steps=[step])
+        made = lesson_page.page(lesson).partition("<script>")[0] + lesson._repr_html_()
+    elif kind == "table":
+        made = html_table([{WILD: WILD}, {WILD: WILD}])
+    elif kind == "picture":
+        made = pictures.before_and_after(*[pictures.bars(np.array([1.0]), [WILD], WILD)] * 2, WILD)
+    elif kind == "points":
+        points = [scatter.Point(WILD, 0.0, 0.0, 0, True), scatter.Point("b", 1.0, 1.0, 1, False)]
+        made = scatter.scatter(points, [], WILD, (WILD, WILD))
+    else:
+        chart = charts.accuracies([{"family": WILD, "length": 1, "accuracy": 1, "low": 0, "high": 1}], "x")
+        row = {WILD: WILD}
+        made = charts.page(WILD, {WILD: WILD}, [chart], [row], [WILD], [([WILD], [WILD], [[1.0]])])
+        assert "\\u" not in made  # in JSON, codes of characters would be read again
+    assert "&lt;script&gt;" in made
+    assert not set(made) & set("\x1b\x9b\u202e\u2028")
+    assert "<script>" not in made or kind == "report"

@@ -12,10 +12,15 @@ from trainings import TEXT
 import regard
 from regard.cli import main
 from regard.errors import UserError
+from regard.machine import memory
 from regard.machine.memory import check_memory, usable_memory
 from regard.models import FAMILIES, family_class
 from regard.models.building import _counted, build_model
+from regard.models.wrappers.neural_cache import NeuralCache
+from regard.probabilities.beams import beam_search
+from regard.probabilities.measures import token_losses
 from regard.tokens import bpe_training, subwords
+from regard.tokens.contract import Encoded
 from regard.tokens.schedule import LaneSchedule, epoch_generator
 from regard.tokens.subwords import SubwordTokenizer
 
@@ -137,3 +142,51 @@ def test_long_lines_and_words_are_learned_in_pieces(monkeypatch):
     monkeypatch.undo()
     monkeypatch.setattr(bpe_training, "LARGE", 1)  # in a process of its own
     assert SubwordTokenizer.train([MIXED], "file", 400).to_json() == usual
+
+
+def test_a_beam_whose_scores_do_not_fit_is_refused(monkeypatch):
+    model = family_class("lstm")(13, family_class("lstm").Config(width=2, layers=1)).eval()
+
+    def search():
+        return beam_search(model, model.begin(1), end=0, beam=7, longest_B=torch.tensor([3]))
+
+    needed = 8 * 7 * 13  # the scores of 7 beams and 13 tokens, twice
+    monkeypatch.setattr(memory, "usable_memory", lambda: needed)  # the state needs memory as well
+    with pytest.raises(UserError, match=r"`beam` 7 needs at least [\d.]+ GB of memory"):
+        search()
+    monkeypatch.setattr(memory, "usable_memory", lambda: needed + 10_000)
+    assert len(search()[0]) == 7
+
+
+def test_a_cache_of_any_size_reads_a_text_in_small_calls():
+    size, tokens = 2**31 - 1, 331
+    torch.manual_seed(1)
+    model = family_class("lstm")(13, family_class("lstm").Config(width=5, layers=1)).eval()
+    sizes = [NeuralCache(model, size, 0.3, 0.2) for size in (2000, 8192, 16384, size)]
+    assert [(cached.batch_tokens, cached.row_tokens) for cached in sizes] == [
+        (4096, 1024), (4096, 1024), (2048, 1024), (16, 16)
+    ]  # fmt: skip
+    ids_N = torch.randint(0, 13, (tokens,), dtype=torch.int32)
+    encoded = Encoded(ids_N, torch.tensor([tokens]), tokens, 0)
+    whole, large = (token_losses(NeuralCache(model, most, 0.3, 0.2), encoded) for most in (tokens, size))
+    assert torch.allclose(whole, large, rtol=0, atol=1e-5)  # sums of at most 331 shares in another order
+    with pytest.raises(UserError, match=r"`cache_size` 2147483647 needs at least [\d.,]+ GB"):
+        sizes[-1].with_room(sizes[-1].begin(1), 3)
+
+
+@pytest.mark.parametrize(
+    ("name", "family", "length", "words"),
+    [
+        ("ab", "lstm", 0, "`tests.0` must be 1 or more"),
+        ("ab", "lstm", HUGE, "must be at most"),
+        ("ab", "lstm", 2**31 - 1, r"`tests` 2147483647 needs at least [\d.,]+ GB"),
+        ("ab", "attentive", 10**6, r"`tests` 1000000 needs at least [\d.,]+ GB"),
+        ("ab", "transformer", 2000, "transformer reads at most 1100 tokens here, and these are 2002"),
+        ("recall", "lstm", 17, "recall asks for at most 16 pairs"),
+    ],
+)
+def test_questions_that_cannot_be_asked_are_refused_before_training(name, family, length, words):
+    began = time.process_time()
+    with pytest.raises(UserError, match=words):
+        regard.puzzle(name, families=[family], steps=10**6, tests=[length])
+    assert time.process_time() - began < 10

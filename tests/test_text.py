@@ -1,10 +1,14 @@
 import gzip
+import os
+import socket
+import threading
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from regard.errors import UserError
+from regard.machine import inputs
 from regard.text.builtin import built_in_text
 from regard.text.documents import split
 from regard.text.files import Source, hold_out_files, read
@@ -112,3 +116,30 @@ def test_held_out_files_stay_apart():
     assert [(source.name, len(source.text), source.first) for source in rest] == [("c", 10, 10)]
     again, valid = hold_out_files(hold_out_files(rest)[1])
     assert [source.first for source in (*again, *valid)] == [19]
+
+
+def test_a_pipe_is_read_and_a_pipe_without_a_writer_is_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr(inputs, "WAIT", 0.2)
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    with pytest.raises(UserError, match="no program wrote into this pipe for 0 seconds; start it first"):
+        read(pipe)
+    text = "é and more\n" * inputs.CHUNK  # longer than a chunk, and than what a pipe holds
+    writer = threading.Thread(target=pipe.write_text, args=(text,), kwargs={"encoding": "utf-8"})
+    writer.start()
+    assert read(pipe)[0].text == text
+    writer.join()
+
+
+def test_an_endless_device_ends():
+    with pytest.raises(UserError, match=r"/dev/zero: a binary file \(byte 0 is zero\)"):
+        read("/dev/zero")
+    with pytest.raises(UserError, match="/dev/null: the file is empty"):
+        read("/dev/null")
+
+
+def test_a_socket_is_no_text(tmp_path):
+    with socket.socket(socket.AF_UNIX) as made:
+        made.bind(str(tmp_path / "socket"))
+        with pytest.raises(UserError, match="socket: cannot be read"):
+            read(tmp_path / "socket")

@@ -19,6 +19,7 @@ from annotated_types import BaseMetadata, GroupedMetadata
 from pydantic import TypeAdapter, ValidationError
 
 from regard.errors import UserError
+from regard.machine.inputs import open_input
 
 T = TypeVar("T")
 P = ParamSpec("P")
@@ -121,7 +122,7 @@ def read_json(path: Path, where: str) -> Any:
 
 def read_bytes(path: Path, where: str) -> bytes:
     """Read a file of JSON, if it is not far too long."""
-    with path.open("rb") as file:
+    with open_input(path) as file:
         text = file.read(MAX_BYTES + 1)
     if len(text) > MAX_BYTES:
         raise UserError(f"{where}: has more than {MAX_BYTES:,} bytes")
@@ -168,7 +169,8 @@ def _mistake(error: ValidationError) -> str:
         return f"{name}must be one of {_choices(context['expected'])}; not {value}"
     if kind in BOUNDS:
         return f"{name}{BOUNDS[kind].format(**context)}; not {value}"
-    return f"{name}{MESSAGES.get(kind, first['msg'])}; not {value}"
+    said = MESSAGES.get(kind, " ".join(first["msg"].split()))  # it may quote a value
+    return f"{name}{said}; not {value}"
 
 
 def _choices(expected: str) -> str:

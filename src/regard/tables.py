@@ -23,7 +23,7 @@ class Table(ABC):
     def rows(self) -> TableRows:
         """Return the result as a list of dicts, one for each row of the table."""
 
-    def _repr_html_(self) -> str:
+    def _repr_html_(self) -> str | None:
         return html_table(self.rows())
 
 
@@ -48,7 +48,7 @@ def html_table(rows: Iterable[dict[str, Any]]) -> str:
 
 
 def _table(names: Sequence[str], rows: Iterable[Iterable[Any]]) -> str:
-    head = "".join(f"<th>{html.escape(name.replace('_', ' '))}</th>" for name in names)
+    head = "".join(f"<th>{as_html(name.replace('_', ' '))}</th>" for name in names)
     body = "".join("<tr>" + "".join(map(_cell, row)) + "</tr>" for row in rows)
     return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
 
@@ -86,6 +86,15 @@ def harmless(text: str, kept: str = "\n\t") -> str:
     return "".join(
         letter if letter in kept or not _commands(letter) else f"<{ord(letter):x}>" for letter in text
     )
+
+
+def as_html(text: str) -> str:
+    """Write a text from outside in HTML or SVG: no mark of HTML, and no character that commands.
+
+    >>> as_html("<b>\u202e")
+    '&lt;b&gt;&lt;202e&gt;'
+    """
+    return html.escape(harmless(text))
 
 
 def _commands(letter: str) -> bool:

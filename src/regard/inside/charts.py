@@ -1,12 +1,11 @@
 """Charts of a comparison, and its page, which opens offline."""
 
-import html
 from typing import Any
 
 import altair
 
 from regard.inside.drawing import chart_to_html
-from regard.tables import visible
+from regard.tables import as_html, visible
 
 COLOURS = [
     "#0072B2",
@@ -117,11 +116,11 @@ def ladder(passage: Passage) -> str:
     The darker a cell, the larger the surprisal. The smallest surprisal of a row is bold.
     """
     tokens, names, rows = passage
-    head = "".join(f"<th scope='col'>{html.escape(name)}</th>" for name in names)
+    head = "".join(f"<th scope='col'>{as_html(name)}</th>" for name in names)
     body = []
     for token, row in zip(tokens, rows, strict=True):
         cells = "".join(_cell(nll, nll == min(row)) for nll in row)
-        body.append(f"<tr><th scope='row'>{html.escape(visible(token))}</th>{cells}</tr>")
+        body.append(f"<tr><th scope='row'>{as_html(visible(token))}</th>{cells}</tr>")
     sums = "".join(f"<td>{sum(column):.1f}</td>" for column in zip(*rows, strict=True))
     return (
         "<h2>Surprisal of each token</h2><p>In nats, on the part of the test text where the models differ "
@@ -148,21 +147,19 @@ def page(
 ) -> str:
     """Put facts, charts, a table and notes into one HTML file that fetches nothing."""
     chart = altair.vconcat(*charts).resolve_scale(color="independent")  # each chart has its own legend
-    header = "".join(f"<th>{html.escape(str(name))}</th>" for name in table[0])
+    header = "".join(f"<th>{as_html(str(name))}</th>" for name in table[0])
     body = "".join(
-        "<tr>" + "".join(f"<td>{html.escape(str(value))}</td>" for value in row.values()) + "</tr>"
+        "<tr>" + "".join(f"<td>{as_html(str(value))}</td>" for value in row.values()) + "</tr>"
         for row in table
     )
-    terms = "".join(
-        f"<dt>{html.escape(name)}</dt><dd>{html.escape(fact)}</dd>" for name, fact in facts.items()
-    )
-    paragraphs = "".join(f"<p>{html.escape(note)}</p>" for note in notes)
+    terms = "".join(f"<dt>{as_html(name)}</dt><dd>{as_html(fact)}</dd>" for name, fact in facts.items())
+    paragraphs = "".join(f"<p>{as_html(note)}</p>" for note in notes)
     drawn = chart_to_html(chart)
     return (
-        f"<!doctype html><html lang='en'><head><meta charset='utf-8'><title>{html.escape(title)}</title>"
+        f"<!doctype html><html lang='en'><head><meta charset='utf-8'><title>{as_html(title)}</title>"
         "<meta name='viewport' content='width=device-width'>"
         f"<style>{STYLE}</style></head><body>"
-        f"<h1>{html.escape(title)}</h1><dl>{terms}</dl>"
+        f"<h1>{as_html(title)}</h1><dl>{terms}</dl>"
         f"<div class='wide'><table><thead><tr>{header}</tr></thead>"
         f"<tbody>{body}</tbody></table></div>{paragraphs}"
         f"<div class='wide drawn'>{drawn}</div>"

@@ -4,6 +4,7 @@ import json
 from typing import Any
 
 from regard.machine.child import run_child
+from regard.tables import harmless
 
 ENGINE = "the drawing engine"
 READ = "import sys; given = sys.stdin.buffer.read().decode()\n"
@@ -28,9 +29,25 @@ def svg_to_png(svg: str) -> bytes:
 
 def chart_to_svg(chart: Any) -> str:
     """Draw an altair chart."""
-    return run_child(READ + TO_SVG, chart.to_json().encode(), ENGINE).decode()
+    return run_child(READ + TO_SVG, _specification(chart), ENGINE).decode()
 
 
 def chart_to_html(chart: Any) -> str:
     """Make a part of a page that draws an altair chart and fetches nothing."""
-    return run_child(READ + TO_HTML, json.dumps(chart.to_dict()).encode(), ENGINE).decode()
+    return run_child(READ + TO_HTML, _specification(chart), ENGINE).decode()
+
+
+def _specification(chart: Any) -> bytes:
+    """Write a chart as JSON. Names from outside, such as those of runs, lose what commands a reader."""
+    return json.dumps(_harmless(chart.to_dict())).encode()
+
+
+def _harmless(value: Any) -> Any:
+    match value:
+        case str():
+            return harmless(value)
+        case dict():
+            return {name: _harmless(item) for name, item in value.items()}
+        case list():
+            return [_harmless(item) for item in value]
+    return value

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from regard.boundary import build, check_depth, quote_fields
+from regard.boundary import build, check_depth, quote_fields, read_bytes
 from regard.errors import UserError
 from regard.parts.edit_kinds import EDITS
 from regard.parts.edits import Edit
@@ -37,7 +37,7 @@ def read_edits(
         raise UserError("`edit` is empty; give a JSON file of edits, or the JSON itself")
     name = "`edit`" if text.lstrip()[:1] in ("{", "[", '"') else text
     try:
-        content = text.encode() if name == "`edit`" else Path(source).read_bytes()
+        content = text.encode() if name == "`edit`" else read_bytes(Path(source), name)
         check_depth(content, name)
         data = json.loads(content, parse_constant=_refuse_constant)
     except OSError as error:

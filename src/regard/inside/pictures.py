@@ -12,12 +12,11 @@ import textwrap
 import zlib
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from html import escape
 
 import numpy as np
 
 from regard.errors import UserError
-from regard.tables import visible
+from regard.tables import as_html, visible
 
 FONT = 12
 DARK = "#222"
@@ -183,7 +182,7 @@ def before_and_after(before: str, after: str, title: str) -> str:
     lines = textwrap.wrap(title, max(20, int(width / (0.62 * FONT)) - 2)) or [""]
     head = (len(lines) + 2) * 1.4 * FONT
     marks = [
-        f'<text x="8" y="{(number + 1) * 1.4 * FONT:.1f}" font-weight="bold">{escape(line)}</text>'
+        f'<text x="8" y="{(number + 1) * 1.4 * FONT:.1f}" font-weight="bold">{as_html(line)}</text>'
         for number, line in enumerate(lines)
     ]
     for x, name, picture in ((0.0, "before", before), (left + gap, "after", after)):
@@ -320,12 +319,12 @@ def text_mark(
     turn = f' transform="rotate(-90 {x:.1f} {y:.1f})"' if turned else ""
     middle = f' dominant-baseline="middle"{turn}>'
     return (
-        f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}"{middle}{escape(shown(word, longest))}</text>'
+        f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}"{middle}{as_html(shown(word, longest))}</text>'
     )
 
 
 def title_mark(title: str) -> str:
-    return f'<text x="8" y="{1.2 * FONT:.1f}" font-weight="bold">{escape(shown(title, 200))}</text>'
+    return f'<text x="8" y="{1.2 * FONT:.1f}" font-weight="bold">{as_html(shown(title, 200))}</text>'
 
 
 def _map(weights_QK: np.ndarray, left: float, top: float, size: float) -> str:

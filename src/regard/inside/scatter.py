@@ -5,10 +5,10 @@ The same numbers give the same bytes.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from html import escape
 
 from regard.inside.charts import COLOURS
 from regard.inside.pictures import DARK, FONT, shown
+from regard.tables import as_html
 
 WIDTH, HEIGHT, MARGIN = 760, 560, 56
 LETTER = 0.62 * FONT  # the width of a letter
@@ -36,7 +36,7 @@ class Arrow:
 def scatter(points: Sequence[Point], arrows: Sequence[Arrow], title: str, axes: tuple[str, str]) -> str:
     """Draw words as labelled points. Both axes have one scale, so that distances can be compared."""
     places = _places(points)
-    marks = [f'<text x="8" y="{1.4 * FONT:.1f}" font-weight="bold">{escape(shown(title, 200))}</text>']
+    marks = [f'<text x="8" y="{1.4 * FONT:.1f}" font-weight="bold">{as_html(shown(title, 200))}</text>']
     marks += _axes(axes)
     marks += [_line(places[arrow.start], places[arrow.end]) for arrow in arrows]
     taken = [(x - RADIUS, y - RADIUS, x + RADIUS, y + RADIUS) for x, y in places]
@@ -47,7 +47,7 @@ def scatter(points: Sequence[Point], arrows: Sequence[Arrow], title: str, axes: 
         radius = RADIUS + (1.5 if point.asked else 0)
         marks.append(
             f'<circle cx="{x:.1f}" cy="{y:.1f}" r="{radius}" fill="{colour}"><title>'
-            f"{escape(shown(point.word, 200))}: {point.x:.3f}, {point.y:.3f}</title></circle>"
+            f"{as_html(shown(point.word, 200))}: {point.x:.3f}, {point.y:.3f}</title></circle>"
         )
         box = _free_box(x, y, shown(point.word), point.asked, taken)
         if box is not None:
@@ -55,7 +55,7 @@ def scatter(points: Sequence[Point], arrows: Sequence[Arrow], title: str, axes: 
             weight = ' font-weight="bold"' if point.asked else ""
             marks.append(
                 f'<text x="{box[0]:.1f}" y="{box[3] - 3:.1f}" fill="{colour}"{weight}>'
-                f"{escape(shown(point.word))}</text>"
+                f"{as_html(shown(point.word))}</text>"
             )
     hidden = len(points) - (len(taken) - len(points))
     if hidden:
@@ -84,8 +84,8 @@ def _axes(names: tuple[str, str]) -> list[str]:
     line = 'stroke="#999"'
     return [
         f'<path d="M{x} {MARGIN}V{y}H{WIDTH - MARGIN}" fill="none" {line}/>',
-        f'<text x="{x}" y="{y + 18}" fill="#777">{escape(names[0])}</text>',
-        f'<text transform="translate({x - 8} {y}) rotate(-90)" fill="#777">{escape(names[1])}</text>',
+        f'<text x="{x}" y="{y + 18}" fill="#777">{as_html(names[0])}</text>',
+        f'<text transform="translate({x - 8} {y}) rotate(-90)" fill="#777">{as_html(names[1])}</text>',
     ]
 
 

@@ -1,6 +1,5 @@
 """Write results as one file: an offline page, a picture, or JSON, by the ending of the file's name."""
 
-import html
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -9,7 +8,7 @@ from typing import Any
 
 from regard.inside.output import PICTURES, check_ending, write_picture
 from regard.machine.disk import write_atomically
-from regard.tables import cell_width, fit, harmless
+from regard.tables import as_html, cell_width, fit, harmless
 
 ENDINGS = (".html", ".svg", ".png", ".json")
 STYLE = (
@@ -69,25 +68,23 @@ def page(title: str, parts: Sequence[Part]) -> str:
     """Make a page that fetches nothing."""
     body = "".join(_part(part) for part in parts)
     return (
-        f"<!doctype html><html lang='en'><head><meta charset='utf-8'><title>{html.escape(title)}</title>"
+        f"<!doctype html><html lang='en'><head><meta charset='utf-8'><title>{as_html(title)}</title>"
         f"<meta name='viewport' content='width=device-width'><style>{STYLE}</style></head>"
-        f"<body data-ready><h1>{html.escape(title)}</h1>{body}</body></html>"
+        f"<body data-ready><h1>{as_html(title)}</h1>{body}</body></html>"
     )
 
 
 def _part(part: Part) -> str:
     match part:
         case Heading(text):
-            return f"<h2>{html.escape(text)}</h2>"
+            return f"<h2>{as_html(text)}</h2>"
         case Prose(text):
-            return f"<p>{html.escape(text)}</p>"
+            return f"<p>{as_html(text)}</p>"
         case Picture(svg):
             return f"<div class='wide'>{svg}</div>"
         case Table(columns, rows):
-            head = "".join(f"<th scope='col'>{html.escape(name)}</th>" for name in columns)
-            body = "".join(
-                f"<tr>{''.join(f'<td>{html.escape(cell)}</td>' for cell in row)}</tr>" for row in rows
-            )
+            head = "".join(f"<th scope='col'>{as_html(name)}</th>" for name in columns)
+            body = "".join(f"<tr>{''.join(f'<td>{as_html(cell)}</td>' for cell in row)}</tr>" for row in rows)
             table = f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
             return f"<div class='wide'>{table}</div>"
 

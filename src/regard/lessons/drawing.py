@@ -6,8 +6,9 @@ A picture has no fixed background: on a page it takes the colours of the page, l
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from html import escape
 from typing import Any, final
+
+from regard.tables import as_html
 
 FONT = 12
 BLUE, ORANGE = "#0072B2", "#D55E00"
@@ -313,4 +314,4 @@ def _label(x: float, y: float, word: str, anchor: str, turned: bool = False, bol
     turn = f' transform="rotate(-90 {x:.1f} {y:.1f})"' if turned else ""
     weight = ' font-weight="bold"' if bold else ""
     x = x + 4 if turned else x
-    return f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}"{weight}{turn}>{escape(word)}</text>'
+    return f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}"{weight}{turn}>{as_html(word)}</text>'

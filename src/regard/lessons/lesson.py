@@ -6,7 +6,6 @@ All prose that depends on the inputs is computed from them.
 import inspect
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from html import escape
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +13,7 @@ from regard.errors import UserError
 from regard.lessons.drawing import Picture, plain, shows
 from regard.lessons.inputs import checked, defaults_of, parse_setting
 from regard.lessons.question import Exercise, Question
-from regard.tables import Table, TableRows, html_table
+from regard.tables import Table, TableRows, as_html, html_table
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -82,7 +81,7 @@ class Step:
     def _repr_html_(self) -> str:
         """The numbers of the step for a notebook: picture, values and their meaning."""
         drawn = "" if self.picture is None else f"<div>{self.picture.svg()}</div>"
-        return f"{drawn}{html_values(self)}<p>{escape(self.says)}</p>"
+        return f"{drawn}{html_values(self)}<p>{as_html(self.says)}</p>"
 
 
 @dataclass(frozen=True)
@@ -119,10 +118,12 @@ class Lesson(Table):
         ]
 
     def _repr_html_(self) -> str:
-        parts = [f"<h3>{escape(self.name)}</h3><p>{escape(self.about)}</p>"]
+        parts = [f"<h3>{as_html(self.name)}</h3><p>{as_html(self.about)}</p>"]
         for number, step in enumerate(self.steps, 1):
-            parts.append(f"<h4>{number}. {escape(step.title)}</h4><p><code>{escape(step.formula)}</code></p>")
-            parts.append(f"<p>{escape(step.intro)}</p>{step._repr_html_()}")
+            parts.append(
+                f"<h4>{number}. {as_html(step.title)}</h4><p><code>{as_html(step.formula)}</code></p>"
+            )
+            parts.append(f"<p>{as_html(step.intro)}</p>{step._repr_html_()}")
         return "".join(parts)
 
 

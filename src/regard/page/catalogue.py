@@ -16,6 +16,7 @@ from regard.page.protocol import Reads, RunInfo
 CONFIG, MODEL = "config.json", "model.safetensors"
 ARPA = (".arpa", ".arpa.gz")
 DEPTH, MOST = 4, 200  # folders below the named one; runs in the list
+LARGEST = 1e9  # a loss; no other number of a file is shown
 
 
 @dataclass(frozen=True)
@@ -115,7 +116,7 @@ def _describe(number: str, path: Path, name: str) -> RunInfo:
         str(config.get("family", "unknown")),
         _tokens(path),
         _reads(config),
-        float(loss) if isinstance(loss, int | float) else None,
+        float(loss) if isinstance(loss, int | float) and abs(loss) < LARGEST else None,
     )
 
 

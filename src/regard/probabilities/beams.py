@@ -11,9 +11,12 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from regard.machine.memory import check_memory
 from regard.models.contract import LanguageModel, State
 from regard.probabilities.measures import check_log_probs
 from regard.tokens.batches import shift_right
+
+CHECKED = 16  # after so many steps, the memory of the state is compared with that of the machine
 
 
 @dataclass(frozen=True)
@@ -54,6 +57,8 @@ def beam_search(
     written_BKT = torch.tensor(prefix, dtype=torch.long, device=device).expand(rows, beam, -1)
     finished: list[list[Hypothesis]] = [[] for _ in range(rows)]
     for step in range(len(prefix) + 1, int(longest_B.max()) + 1):
+        if step % CHECKED == 1 or step == len(prefix) + 1:
+            _check_room(model, state, token_BK)
         prediction, state = model(token_BK.reshape(-1, 1), state)
         log_probs_BKV = prediction.log_probs().view(len(alive), beam, -1)
         if exactly is not None:
@@ -87,6 +92,13 @@ def beam_search(
             tensor[running.to(device)] for tensor in (score_BK, token_BK, written_BKT)
         )
     return [sorted(hypotheses, key=lambda hypothesis: -hypothesis.score)[:beam] for hypotheses in finished]
+
+
+def _check_room(model: LanguageModel, state: State, token_BK: Tensor) -> None:
+    """Refuse a beam whose scores (twice) and state, which is copied when parents are picked, do not fit."""
+    held = sum(tensor.nbytes for tensor in state.tensors())
+    scores = 8 * token_BK.numel() * model.vocabulary_size
+    check_memory(scores + 2 * held, f"`beam` {token_BK.shape[1]}")
 
 
 def _fill_up(

@@ -5,6 +5,7 @@ A link (i, j) joins source word i and target word j. Words are counted from 0.
 Shape legend: H heads, T target positions, S source positions, I source words, J target words.
 """
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
@@ -15,6 +16,7 @@ from regard.errors import UserError
 from regard.text.parallel import Links, words
 from regard.tokens.word_groups import group_weights
 
+NUMBER = re.compile(r"[0-9]{1,9}")  # of a word
 Symmetry = Literal["intersection", "union", "grow-diag", "grow-diag-final", "grow-diag-final-and"]
 
 
@@ -148,7 +150,7 @@ def parse_links(text: str, name: str, index: int = 0) -> list[tuple[Links, Links
         for word in line.split():
             mark = next((mark for mark in "-p?" if mark in word), None)
             parts = word.split(mark) if mark else []
-            if len(parts) != 2 or not all(part.isascii() and part.isdigit() for part in parts):
+            if len(parts) != 2 or not all(map(NUMBER.fullmatch, parts)):
                 raise UserError(
                     f"{name}: line {number}: {word!r} is not a link; write i-j (sure), ipj or i?j (possible)"
                 )

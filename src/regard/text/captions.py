@@ -16,6 +16,7 @@ from pathlib import Path
 import numpy as np
 
 from regard.errors import UserError
+from regard.machine.inputs import open_input
 from regard.text.images import image_size
 from regard.text.parallel import read_lines
 from regard.text.scenes import Box, Scene, make_scenes
@@ -155,7 +156,7 @@ def _with_features(file: str, captions: str) -> Captioned:
 def read_features(file: str | Path) -> dict[str, np.ndarray]:
     """Read an .npz file of arrays (regions, features), all with the same number of features."""
     try:
-        with np.load(file, allow_pickle=False) as arrays:
+        with open_input(file) as opened, np.load(opened, allow_pickle=False) as arrays:
             features = {name: np.asarray(arrays[name]) for name in arrays.files}
     except OSError as error:
         raise UserError(f"{file}: cannot be read ({error.strerror or 'not an .npz file'})") from None

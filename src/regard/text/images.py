@@ -13,6 +13,7 @@ import numpy as np
 from PIL import Image, ImageOps
 
 from regard.errors import UserError
+from regard.machine.inputs import open_input
 
 # Pillow reads these formats itself. Others, such as EPS, would start another program.
 FORMATS = ("PNG", "JPEG", "GIF", "BMP", "WEBP", "TIFF", "PPM")
@@ -50,7 +51,7 @@ def _opened(path: str | Path) -> Iterator[Image.Image]:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of Pillow, on large images and on damaged metadata
-            with Image.open(path, formats=FORMATS) as file:
+            with open_input(path) as opened, Image.open(opened, formats=FORMATS) as file:
                 width, height = file.size
                 if width * height > MOST_PIXELS:
                     size = f"{width:,} x {height:,} pixels are more than {MOST_PIXELS:,}"

@@ -44,6 +44,7 @@ class Puzzle:
     measure: str  # name of the axis of lengths: length or pairs
     training_questions: QuestionMaker
     test_questions: QuestionMaker
+    longest: int | None = None  # the largest load; None: any length can be asked
 
     def ids(self, question: str) -> list[int]:
         """The tokens of a question as it is typed, such as AABA?"""
@@ -126,6 +127,7 @@ PUZZLES = {
         "pairs",
         _recall,
         _recall,
+        len(LETTERS),  # a key is not given twice
     ),
     "reverse": Puzzle(
         "reverse",

@@ -6,11 +6,10 @@ import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from datetime import datetime
-from html import escape
 from pathlib import Path
 from typing import Any
 
-from regard.boundary import build, check_ranges, parse_json
+from regard.boundary import build, check_ranges, parse_json, read_bytes
 from regard.errors import Busy, Interrupted, MachineError, UserError
 from regard.machine import streams
 from regard.machine.device import describe_machine, leaves_threads
@@ -29,7 +28,7 @@ from regard.ranges import Count, Positive, Rows
 from regard.runs.derived import to_best_device
 from regard.runs.formats import load
 from regard.runs.formats.folder import CONFIG, MARK, TRAINING, check_free
-from regard.tables import Table, TableRows, harmless, html_table
+from regard.tables import Table, TableRows, as_html, harmless, html_table
 from regard.text.builtin import BUILT_IN
 from regard.text.documents import Document
 from regard.text.files import read
@@ -92,7 +91,7 @@ class Comparison(Table):
 
     def _repr_html_(self) -> str:
         """In a notebook: the table as it is printed, the notes and the bars."""
-        notes = "".join(f"<p>{escape(note)}</p>" for note in self.notes)
+        notes = "".join(f"<p>{as_html(note)}</p>" for note in self.notes)
         bars = self.out / "comparison.svg"
         picture = bars.read_text(encoding="utf-8") if bars.is_file() else ""
         return html_table([for_people(row) for row in self.table()]) + notes + picture
@@ -212,9 +211,8 @@ def _finish(
     with lock_folder(out):
         if all((out / name).is_file() for name in (RESULTS, *REPORT)):
             raise UserError(f"{out}: this comparison is finished; there is nothing to resume")
-        plan = parse_json(
-            Plan, (out / PLAN).read_bytes(), f"{out}: {PLAN} is damaged; compare again into another `out`"
-        )
+        damaged = f"{out}: {PLAN} is damaged; compare again into another `out`"
+        plan = parse_json(Plan, read_bytes(out / PLAN, damaged), damaged)
         if names not in ((), plan.families):
             began = f"this comparison began with `families` {','.join(plan.families)}"
             raise UserError(f"{out}: {began}; a resumed comparison cannot change them")

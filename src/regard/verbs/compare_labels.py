@@ -10,7 +10,7 @@ from typing import Any, get_args
 
 import torch
 
-from regard.boundary import parse_json
+from regard.boundary import build, parse_json, read_bytes
 from regard.errors import Interrupted, UserError
 from regard.inside import charts
 from regard.inside.output import write_chart
@@ -20,6 +20,7 @@ from regard.models.encoders import EncoderName
 from regard.parts.pooling import PoolName
 from regard.probabilities.labels import LabelMeasure, measure_labels
 from regard.probabilities.ranking import confidence
+from regard.ranges import Positive, Rows
 from regard.runs.formats import load
 from regard.runs.formats.folder import CONFIG, TRAINING, check_free
 from regard.runs.labelled import require_labeller
@@ -43,13 +44,17 @@ class LabelPlan:
     """The models and the budget of a comparison, saved so that a stopped comparison can be finished."""
 
     names: tuple[str, ...]
-    minutes: float | None
-    seeds: int
+    minutes: Positive | None
+    seeds: Rows
     labels: tuple[str, ...]
     # For the report: the files, the beginning of the comparison, and the machine.
     sources: tuple[str, ...] = ()
     began: str = ""
     machine: str = ""
+
+    def __post_init__(self) -> None:
+        if not self.names or len(set(self.names)) < len(self.names) or not set(self.names) <= {*every_name()}:
+            raise UserError("name each classifier once, as ENCODER:POOL")
 
 
 @dataclass(frozen=True)
@@ -138,15 +143,16 @@ def compare_labels(
     check_free(out)
     with lock_folder(out):
         check_free(out)
-        plan = LabelPlan(
-            names=plan_names,
-            minutes=minutes,
-            seeds=seeds,
-            labels=tuple(train_part.names()),
-            sources=tuple(map(str, files)),
-            began=datetime.now().astimezone().isoformat(" ", "minutes"),
-            machine=describe_machine(),
-        )
+        given = {
+            "names": plan_names,
+            "minutes": minutes,
+            "seeds": seeds,
+            "labels": train_part.names(),
+            "sources": tuple(map(str, files)),
+            "began": datetime.now().astimezone().isoformat(" ", "minutes"),
+            "machine": describe_machine(),
+        }
+        plan = build(LabelPlan, given)
         (out / TEXTS).mkdir()
         for name, part in {"train": train_part, "test": test}.items():
             _write(part, out / TEXTS / f"{name}.jsonl")
@@ -171,7 +177,9 @@ def finish_labels(out: Path, listener: Listener, finished: Finished) -> LabelCom
     """Finish a stopped comparison. Finished runs stay, and stopped trainings are resumed."""
     with lock_folder(out):
         again = f"{out}: {PLAN} is damaged; compare again into another `out`"
-        return _carry_out(parse_json(LabelPlan, (out / PLAN).read_bytes(), again), out, listener, finished)
+        return _carry_out(
+            parse_json(LabelPlan, read_bytes(out / PLAN, again), again), out, listener, finished
+        )
 
 
 def _chosen(names: Sequence[str]) -> Iterator[str]:

@@ -33,7 +33,7 @@ from regard.verbs.doubt_page import (
 from regard.verbs.look import Target
 from regard.verbs.look_image import image_reading
 from regard.verbs.parsing import parse
-from regard.verbs.printing import print_json, tell
+from regard.verbs.printing import print_json, show, tell
 
 
 @check_ranges
@@ -166,11 +166,11 @@ def main(arguments: list[str]) -> None:
         return
     for note in doubted.notes:
         tell(note)
-    print(about(doubted))
+    show(about(doubted))
     for table in (moved_table(doubted), judged_table(doubted), disagreement_table(doubted)):
         print(f"\n{text_table(table)}")
     if doubted.changes:
-        print(f"\n{said(doubted)}\n{text_table(change_table(doubted))}")
+        show(f"\n{said(doubted)}\n{text_table(change_table(doubted))}")
         print("" if doubted.least is None else f"\n{text_table(move_table(doubted))}")
     if doubted.controls:
         print(f"\n{text_table(control_table(doubted))}")

@@ -1,6 +1,5 @@
 """regard draw FILE: a picture of weights from any tool."""
 
-import json
 import zipfile
 from collections.abc import Sequence
 from pathlib import Path
@@ -8,7 +7,9 @@ from typing import Annotated, Any
 
 import numpy as np
 
+from regard.boundary import read_json
 from regard.errors import UserError
+from regard.machine.inputs import open_input
 from regard.page.files import write_drawing
 from regard.verbs.options import Argument
 from regard.verbs.parsing import parse
@@ -43,15 +44,16 @@ def _read(path: Path) -> dict[str, Any]:
     """Read the weights, and the tokens, rows and columns that the file holds. Nothing is unpickled."""
     try:
         if path.suffix == ".json":
-            data = json.loads(path.read_text(encoding="utf-8"))
+            data = read_json(path, str(path))
             held = data if isinstance(data, dict) else {"weights": data}
         else:
-            loaded = np.load(path, allow_pickle=False)
-            held = dict(loaded) if isinstance(loaded, np.lib.npyio.NpzFile) else {"weights": loaded}
+            with open_input(path) as file:
+                loaded = np.load(file, allow_pickle=False)
+                held = dict(loaded) if isinstance(loaded, np.lib.npyio.NpzFile) else {"weights": loaded}
         arrays = {name: np.asarray(array) for name, array in held.items()}
         weights = arrays.pop("weights", None)
         if weights is None:
-            raise UserError(f"{path}: holds no 'weights' (it holds: {', '.join(held)})")
+            raise UserError(f"{path}: holds no 'weights' (it holds: {', '.join(map(repr, held))})")
         if np.iscomplexobj(weights):
             raise UserError(f"{path}: the weights are complex numbers; give real ones")
         names = ("tokens", "rows", "columns")
@@ -61,7 +63,7 @@ def _read(path: Path) -> dict[str, Any]:
         return {"weights": weights.astype(np.float64), **words}
     except OSError as error:
         raise UserError(f"{path}: cannot be read ({error.strerror or error})") from None
-    except (ValueError, TypeError, RecursionError, zipfile.BadZipFile) as error:
+    except (ValueError, TypeError, RecursionError, EOFError, zipfile.BadZipFile) as error:
         raise UserError(
             f"{path}: is not an array of numbers ({_why(error)}); give .npz, .npy or .json"
         ) from None

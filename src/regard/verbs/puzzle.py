@@ -1,6 +1,6 @@
 """regard puzzle: accuracy of families on puzzles at several lengths, and the weight on the right place."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Annotated, Any
@@ -15,16 +15,18 @@ from regard.text.puzzles import PUZZLES, Puzzle
 from regard.training.tasks.questions import (
     PuzzleResult,
     answer,
+    check_length,
     measure_on_puzzle,
     puzzle_families,
     train_on_puzzle,
 )
-from regard.verbs.arguments import Names, Numbers, Out
+from regard.verbs.arguments import Names, Out
 from regard.verbs.options import Argument
 from regard.verbs.parsing import parse
 from regard.verbs.printing import print_json, show, tell
 
 Name = Annotated[str | None, Argument(str | None, positional=True, metavar="NAME")]
+Lengths = Annotated[Sequence[Count] | None, Argument(tuple[int, ...] | None, metavar="N")]
 RIGHT = 0.95  # the share of right answers from which a family is said to be right
 Finished = Callable[[list[PuzzleResult]], None]
 
@@ -92,7 +94,7 @@ def puzzle(
     families: Names = (),
     steps: Count = 400,
     seeds: Rows = 1,
-    tests: Numbers = None,
+    tests: Lengths = None,
     ask: str | None = None,
     out: Out = None,
     listener: Finished = lambda rows: None,
@@ -118,7 +120,7 @@ def puzzle(
     if name is None:
         return Catalogue({known: each.about for known, each in PUZZLES.items()})
     names = [families] if isinstance(families, str) else list(families)
-    chosen = _checked(name, names, steps, seeds, tests)
+    chosen = _checked(name, names)
     names = names or puzzle_families()
     if out is not None:
         check_ending(Path(out), PICTURES)
@@ -126,10 +128,13 @@ def puzzle(
         chosen.ids(ask)  # refuses an impossible question before any training
         trained = {family: train_on_puzzle(chosen, family, steps, 1) for family in names}
         return Answers(name, ask, {family: answer(chosen, model, ask) for family, model in trained.items()})
-    every = list[PuzzleResult]()
+    lengths, every = tests or chosen.test_lengths, list[PuzzleResult]()
+    for family in names:
+        for length in lengths:
+            check_length(chosen, family, length)
     for family in names:
         models = [train_on_puzzle(chosen, family, steps, seed) for seed in range(1, seeds + 1)]
-        rows = [measure_on_puzzle(chosen, family, models, length) for length in tests or chosen.test_lengths]
+        rows = [measure_on_puzzle(chosen, family, models, length) for length in lengths]
         listener(rows)
         every += rows
     if out is not None:
@@ -137,7 +142,7 @@ def puzzle(
     return Results(name, every, steps)
 
 
-def _checked(name: str, families: list[str], steps: int, seeds: int, tests: Numbers) -> Puzzle:
+def _checked(name: str, families: list[str]) -> Puzzle:
     if name not in PUZZLES:
         raise UserError(f"unknown puzzle {name!r}; there are: {', '.join(PUZZLES)}")
     for family in families:

@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from regard.boundary import parse_json
+from regard.boundary import parse_json, read_bytes
 from regard.errors import Interrupted, UserError
 from regard.inside.attention_rows import weight_sites
 from regard.inside.starting_vectors import begin_with_vectors
@@ -207,7 +207,7 @@ def _resume(kind: type[Model], out: Path, given: dict[str, Any], listener: Liste
     if not (out / TRAINING).is_file():
         raise UserError(_nothing_there(out))
     advice = "is damaged; its checkpoints are kept: train again into another `out`"
-    began = parse_json(Began, (out / TRAINING).read_bytes(), f"{out}: {TRAINING} {advice}")
+    began = parse_json(Began, read_bytes(out / TRAINING, f"{out}: {TRAINING}"), f"{out}: {TRAINING} {advice}")
     if began.sha256 not in (None, began.hash()):
         kept = "its checkpoints are kept: train again into another `out`"
         raise UserError(f"{out}: {TRAINING} was changed; {kept}")

@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 from regard.errors import UserError
+from regard.machine.memory import check_memory
 from regard.models.contract import LanguageModel, Member, Padded, Prediction, State
 from regard.models.predictions import CopyPrediction
 from regard.models.wrappers.wrapper import Wrapper
@@ -25,6 +26,9 @@ from regard.parts.masks import causal, lookback, padding
 from regard.parts.past import filled_up, newest
 from regard.parts.recurrence import Packed, pack_left
 from regard.parts.scores import Dot
+
+COMPARED = 1 << 25  # comparisons in a call; caches of up to 8,192 states are read in calls of 4,096 tokens
+FEWEST = 16  # tokens in a call, however large the cache is
 
 
 @dataclass(frozen=True)
@@ -56,8 +60,10 @@ class NeuralCache(Wrapper):
     def __init__(self, model: LanguageModel, size: int, theta: float, share: float):
         super().__init__(model)
         self.size, self.theta, self.share = size, theta, share
-        # Small calls: each hidden state of a call is compared with all others, and with the whole cache.
-        self.batch_tokens, self.row_tokens = min(model.batch_tokens, 1 << 12), min(model.row_tokens, 1 << 10)
+        # Small calls: each hidden state of a call is compared with all others, and with the whole cache. The
+        # number of comparisons of a call is limited, so that a cache of any size fits into memory.
+        limits = [max(FEWEST, min(most, COMPARED // size)) for most in (1 << 12, 1 << 10)]
+        self.batch_tokens, self.row_tokens = map(min, limits, (model.batch_tokens, model.row_tokens))
 
     @property
     def carries(self) -> bool:
@@ -79,6 +85,8 @@ class NeuralCache(Wrapper):
         return CacheState(torch.zeros_like(inner.position_B), inner, empty_BSD, empty_BSD, empty_BS, empty_BS)
 
     def with_room(self, state: CacheState, room: int) -> CacheState:
+        width = state.key_BSD.shape[2]
+        check_memory((4 * width + 16) * len(state.slot_BS) * self.size, f"`cache_size` {self.size}")
         memory = {
             name: filled_up(getattr(state, name), self.size) for name in ("key_BSD", "token_BS", "slot_BS")
         }
@@ -111,6 +119,8 @@ class NeuralCache(Wrapper):
         if state.last_BSD.shape[2] != h_BTD.shape[2]:  # the first call
             state = replace(state, last_BSD=torch.zeros_like(h_BTD[:, :1]), key_BSD=h_BTD[:, :0])
         position_BT = packed.positions(state.position_B)
+        compared = position_BT.numel() * (state.key_BSD.shape[1] + position_BT.shape[1])
+        check_memory(12 * compared, f"`cache_size` {self.size}")  # scores, weights and copied weights
         key_BKD = torch.cat([state.key_BSD, state.last_BSD, h_BTD[:, :-1]], 1)
         token_BK = torch.cat([state.token_BS, packed.tokens_BT], 1)
         slot_BK = torch.cat([state.slot_BS, torch.where(packed.real_BT, position_BT, 0)], 1)

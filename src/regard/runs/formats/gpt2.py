@@ -23,6 +23,7 @@ from torch import Tensor
 from regard.boundary import build, check_depth, parse_json, quote_fields, read_bytes, read_json
 from regard.errors import UserError
 from regard.machine.disk import file_hash
+from regard.models.building import build_model
 from regard.models.model import Model
 from regard.models.saved_tensors import check_tensor
 from regard.models.transformer import Transformer
@@ -187,7 +188,7 @@ def read(folder: Path) -> tuple[Transformer, SubwordTokenizer]:
         raise UserError(f"{folder}: its weights cannot be read ({str(error).splitlines()[0]})") from None
     except (ValueError, UserError) as error:
         raise UserError(f"{folder}: {quote_fields(str(error))}") from None
-    model = Transformer(config.vocab_size, model_config)
+    model = build_model(Transformer, config.vocab_size, model_config)
     model.assign(ours)
     return model, tokenizer
 

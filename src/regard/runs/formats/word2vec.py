@@ -17,6 +17,7 @@ import torch
 
 from regard.errors import UserError, notify
 from regard.machine.disk import file_hash
+from regard.models.building import build_model
 from regard.models.embedding import Embedding
 from regard.models.model import Model
 from regard.runs.formats.format import Format
@@ -35,7 +36,7 @@ class Word2vec(Format, ABC):
         words, vectors_ND = self.vectors(path)
         tokenizer = WordTokenizer(words, "file")
         config = Embedding.Config(kind="given", width=vectors_ND.shape[1])
-        model = Embedding(tokenizer.size, config)
+        model = build_model(Embedding, tokenizer.size, config)
         with torch.no_grad():
             model.embedding.weight.zero_()
             model.embedding.weight[FIRST : tokenizer.size] = torch.from_numpy(vectors_ND)

@@ -10,6 +10,7 @@ from typing import Any, final
 import torch
 from torch import Tensor, nn
 
+from regard.models.building import build_model
 from regard.models.classifier import Labeller
 from regard.probabilities.labels import label_log_probs, measure_labels
 from regard.text.labelled import Labelled, check_known, check_labels, hold_out, read_labelled
@@ -81,7 +82,7 @@ class Labels(TextTask[Labeller]):
         return {"labels": tuple(self.names)}
 
     def make(self, family: type[Labeller], config: Any) -> Labeller:
-        return family(self.tokenizer.size, config, len(self.names))  # type: ignore[call-arg]
+        return build_model(family, self.tokenizer.size, config, len(self.names))
 
     def encoded(self) -> Encoded:
         return self._rows.text

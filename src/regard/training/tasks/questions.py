@@ -12,8 +12,11 @@ from typing import Any, final
 import torch
 from torch import Tensor
 
+from regard.errors import UserError
 from regard.machine.device import choose_machine
+from regard.machine.memory import check_memory
 from regard.models import FAMILIES, family_class
+from regard.models.building import build_model
 from regard.models.contract import LanguageModel
 from regard.models.model import as_kind
 from regard.parts.look import Look
@@ -114,14 +117,33 @@ def targets(questions: Questions) -> Tensor:
     return torch.nn.functional.pad(questions.targets_NT, (1, 0), value=-1)
 
 
-def train_on_puzzle(puzzle: Puzzle, family: str, steps: int, seed: int) -> LanguageModel:
-    """Train a small model of a family on short questions of a puzzle."""
+def untrained(puzzle: Puzzle, family: str, seed: int = 1) -> LanguageModel:
+    """Make a small model of a family for a puzzle."""
     torch.manual_seed(seed)
     kind = family_class(family)
     options = {"width": 32, "dropout": 0.0, **SMALL.get(family, {})}
     if "positions" in {field.name for field in dataclasses.fields(kind.Config)}:
         options["positions"] = puzzle.positions
-    model = as_kind(kind(len(puzzle.vocabulary), kind.Config(**options)), LanguageModel)
+    return as_kind(build_model(kind, len(puzzle.vocabulary), kind.Config(**options)), LanguageModel)
+
+
+def check_length(puzzle: Puzzle, family: str, length: int) -> None:
+    """Refuse test questions that the family cannot read, or that do not fit into memory."""
+    name = f"`tests` {length}"
+    if puzzle.longest is not None and length > puzzle.longest:
+        raise UserError(f"{name}: {puzzle.name} asks for at most {puzzle.longest} {puzzle.measure}")
+    check_memory(3 * 8 * TESTED * length, name)  # questions, answers and right places
+    tokens = 1 + puzzle.test_questions(length, 1, torch.Generator()).tokens_NT.shape[1]
+    model = untrained(puzzle, family)
+    if model.context is not None and tokens > model.context:
+        raise UserError(f"{name}: {family} reads at most {model.context} tokens here, and these are {tokens}")
+    if any(site.holds == "weights" for site in model.sites().values()):
+        check_memory(16 * tokens**2, name)  # scores and weights of two heads
+
+
+def train_on_puzzle(puzzle: Puzzle, family: str, steps: int, seed: int) -> LanguageModel:
+    """Train a small model of a family on short questions of a puzzle."""
+    model, kind = untrained(puzzle, family, seed), family_class(family)
     own = {
         key: value
         for key, value in kind.training_defaults.items()
