@@ -2,8 +2,11 @@ import { count } from "./format";
 
 const WIDTH = 560, HEIGHT = 260, LEFT = 52, RIGHT = 110, TOP = 12, BOTTOM = 34;
 
+const SMALLEST = 1e-8; // on an axis of logarithms: what is less is 0 to the eye
+
 export interface Series {
   name: string;
+  colour?: number; // without one, its place
   points: readonly (readonly [number, number])[];
 }
 
@@ -17,7 +20,7 @@ interface Props {
 
 /** Lines with their names at their ends. Colours and dashes tell them apart. */
 export function Lines({ title, across, series, logX = false, logY = false }: Props) {
-  const seen = series.map((one) => ({ ...one, points: one.points.filter(([x, y]) => (!logX || x > 0) && (!logY || y > 0)) }));
+  const seen = series.map((one) => ({ ...one, points: one.points.filter(([x, y]) => (!logX || x > 0) && (!logY || y >= SMALLEST)) }));
   const xs = seen.flatMap((one) => one.points.map(([x]) => x));
   const ys = seen.flatMap((one) => one.points.map(([, y]) => y));
   if (!xs.length) return null;
@@ -45,7 +48,7 @@ export function Lines({ title, across, series, logX = false, logY = false }: Pro
           {across}
         </text>
         {seen.map((one, at) => (
-          <g key={at} class={`series c${at % 6}`}>
+          <g key={at} class={`series c${(one.colour ?? at) % 6}`}>
             <polyline points={one.points.map(([x, y]) => `${across_.at(x).toFixed(1)},${up.at(y).toFixed(1)}`).join(" ")} />
             {one.points.length < 40 &&
               one.points.map(([x, y]) => (

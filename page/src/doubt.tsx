@@ -1,7 +1,7 @@
 import { sequential, signed, type Theme } from "./colour";
 import { useStore } from "./context";
 import { Expected } from "./expected";
-import { bare, percent, visible } from "./format";
+import { bare, percent, short, visible } from "./format";
 import { Veil } from "./image";
 import { Labels, likeliest } from "./labels";
 import { useMeasure, Working } from "./measure";
@@ -270,10 +270,6 @@ function Methods({ found }: { found: Doubted }) {
       </details>
     </section>
   );
-}
-
-function short(value: number): string {
-  return value.toFixed(2).replace(/^-(0\.0*)$/, "$1").replace("-", "−");
 }
 
 function Score({ score, all, word, theme }: { score: number; all: readonly number[]; word: string; theme: Theme }) {
