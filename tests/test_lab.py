@@ -105,7 +105,10 @@ def lab_runs(tmp_path_factory) -> Path:
     (folder / "text.txt").write_text(f"{TEXT} c b a\n" * 40)
     usual = {"text": str(folder / "text.txt"), "tokens": "word", "hold": 0}
     small = {"layers": 2, "heads": 3, "width": 18, "context": 31, "steps": 7, "batch": 4}
-    regard.train("transformer", out=str(folder / "runs" / "transformer"), **usual, **small)
+    filmed = {"film": True, "evaluate_every": 3}
+    regard.train("transformer", out=str(folder / "runs" / "transformer"), **usual, **small, **filmed)
+    senses = {"layers": 1, "heads": 1, "width": 18, "senses": 3, "context": 31, "steps": 3, "batch": 4}
+    regard.train("backpack", out=str(folder / "runs" / "backpack"), **usual, **senses)
     regard.train("ngram", out=str(folder / "runs" / "deep" / "ngram"), document="line", **usual)
     regard.export(str(folder / "runs" / "deep" / "ngram"), to=str(folder / "runs" / "counts.arpa"))
     (folder / "labelled.tsv").write_text("good\ta b c\nbad\tc c b a\nodd\tb\n" * 20)
@@ -134,6 +137,7 @@ def test_runs_are_listed_below_a_folder(lab):
         ("transformer", "transformer", "word", "text"),
         ("deep/ngram", "ngram", "word", "text"),
         ("counts.arpa", "ngram", "word", "text"),
+        ("backpack", "backpack", "word", "text"),
         ("labels", "classifier", "word", "labels"),
         ("captions", "captioner", "word", "captions"),
     }
@@ -408,7 +412,8 @@ def test_doubts_are_those_of_doubt(lab, lab_runs, edits):
     doubted = regard.doubt(run, TEXT, position=4, edit=edit)
     of = {"run": lab.run("transformer"), "text": TEXT, "edits": edits}
     stages, found = lab.pieces("doubt", {"of": of, "place": 4})
-    assert [(stage["done"], stage["of"]) for stage in stages] == [(0, 3), (1, 3), (2, 3)]
+    done = [stage["done"] for stage in stages]  # the search tells every tenth of its 300 steps
+    assert done == pytest.approx([0.8 * step / 30 for step in range(30)] + [0.8, 0.9])
     assert (found["words"], found["target"]) == (doubted.words, doubted.target)
     assert found["probability"] == pytest.approx(doubted.probability)
     moved = [(one.name, one.divergence, one.most) for one in doubted.moved]
@@ -457,9 +462,64 @@ def test_heads_and_forgetting_are_those_of_the_verbs(lab, lab_runs):
         assert scores == pytest.approx({kind: score.value for kind, score in head.scores.items()})
     stages, found = lab.pieces("forget", {"run": lab.run("transformer")})
     (forgot,) = regard.forget(run).results
-    assert len(stages) == 4
+    assert [stage["done"] for stage in stages] == sorted(stage["done"] for stage in stages)
     assert dict(map(tuple, found["reach"])) == pytest.approx(forgot.reach)
     assert [one["rise"] for one in found["rises"]] == pytest.approx(
         [one.rise for one in forgot.rises], abs=1e-6
     )
     assert found["loss"] == pytest.approx(forgot.loss)
+
+
+def test_senses_are_those_of_the_verb(lab, lab_runs):
+    edits = [{"do": "scale", "site": "senses", "heads": [1], "words": ["b"], "by": 2.5}]
+    of = {"run": lab.run("backpack"), "text": "a b", "edits": edits}
+    found = lab.done("senses", {"of": of, "word": "b", "place": 2, "top": 3})
+    run = str(lab_runs / "runs" / "backpack")
+    senses = regard.senses(run, ["b"], text="a b", top=3, edit=json.dumps(edits))
+    assert senses.contributions is not None
+    for one, own in zip(found["senses"], senses.senses[0], strict=True):
+        assert [(name, pytest.approx(score)) for name, score in own.says] == list(map(tuple, one["says"]))
+        assert [name for name, _ in one["alike"]] == [name for name, _ in own.alike]
+    assert found["tokens"] == senses.contributions.tokens
+    assert found["terms"] == [
+        pytest.approx(row, abs=1e-6) for row in senses.contributions.values_TLT[2].tolist()
+    ]
+    answer = lab.ask(
+        "senses", {"of": {**of, "run": lab.run("transformer"), "edits": []}, "word": "b", "place": 2}
+    )
+    assert "has no senses" in answer["error"]
+
+
+def test_a_finished_training_shows_its_record_and_its_film(lab, lab_runs):
+    folder = lab_runs / "runs" / "transformer"
+    found = lab.done("trained", {"run": lab.run("transformer")})
+    assert [step for step, _, _ in found["losses"]] == [3, 6, 7]
+    assert found["frames"] == [0, 3, 6, 7]
+    film = regard.film(str(folder))
+    assert [frame.step for frame in film.frames] == found["frames"]
+    of = {"run": lab.run("transformer"), "text": TEXT}
+    reads = [lab.done("read", {**of, "step": step}) for step in found["frames"]]
+    before, after = reads[0]["surprisal"][1:], reads[-1]["surprisal"][1:]
+    assert before != pytest.approx(after)
+    assert after == pytest.approx(lab.done("read", of)["surprisal"][1:], rel=1e-5)  # the last one is the best
+    maps = [lab.ask("mosaic", {"of": {**of, "step": step}, "sites": [SITE], "size": 8}) for step in (0, 7)]
+    assert maps[0] != maps[1]
+    answer = lab.ask("read", {**of, "step": 5})
+    assert "no weights of step 5" in answer["error"]
+
+
+def test_lessons_are_those_of_the_verb(lab):
+    course = lab.done("course", {})["lessons"]
+    assert {one["name"]: one["about"] for one in course} == regard.lesson()
+    for name in ("attention", "bottleneck", "walk"):
+        page, own = lab.done("lesson", {"name": name}), regard.lesson(name)
+        assert [step["title"] for step in page["steps"]] == [step.title for step in own.steps]
+        assert [step["says"] for step in page["steps"]] == [step.says for step in own.steps]
+        settings = {given["name"]: given["value"] for given in page["inputs"]}
+        assert lab.done("lesson", {"name": name, "inputs": settings}) == page  # what it writes, it reads
+    changed = lab.done("lesson", {"name": "attention", "inputs": {"q": "5,0"}})
+    assert changed["steps"][0]["values"][0][1] == "[5, 5, 0, 5]"
+    for inputs, said in ({"q": "x"}, "is written like"), ({"nothing": "1"}, "its inputs are"):
+        answer = lab.ask("lesson", {"name": "attention", "inputs": inputs})
+        assert answer["state"] == "failed"
+        assert said in answer["error"]

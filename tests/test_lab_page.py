@@ -345,6 +345,50 @@ def test_forgetting_is_drawn_for_several_models(visit):
     accessible(page)
 
 
+def test_a_sense_is_made_stronger(visit):
+    page = visit(link("a b", "senses", ("backpack",)))
+    page.wait_for_selector(".sense input")
+    assert len(words(page, ".sense")) == 3
+    page.locator(".sense input").nth(1).focus()
+    page.keyboard.press("ArrowRight")
+    page.wait_for_selector(".sense.changed")
+    page.wait_for_selector(".compared .moved")
+    assert words(page, ".edits li span") == ["scale senses head 1 of “b” by 1.1"]
+    accessible(page)
+    page.keyboard.press("Control+z")
+    page.wait_for_selector(".changes .muted")
+
+
+def test_the_film_of_a_training(visit):
+    page = visit(link("a b a c", "trained"), dark=True)
+    until(page, "document.querySelector('.reel [role=status]')?.textContent.startsWith('step 7, loss')")
+    assert len(words(page, ".film .piece")) == 6
+    last = words(page, ".next-word .number")
+    page.locator(".reel input").focus()
+    page.keyboard.press("Home")
+    until(page, "document.querySelector('.reel [role=status]').textContent.startsWith('step 0')")
+    numbers = "String([...document.querySelectorAll('.next-word .number')].map(e => e.textContent))"
+    until(page, f"last => {numbers} !== last", ",".join(last))
+    accessible(page)
+
+
+def test_a_lesson_follows_its_inputs(visit):
+    page = visit("#lessons?lesson=attention")
+    page.wait_for_selector(".step math")
+    page.locator(".asked .quiet").first.click()
+    page.wait_for_selector(".reason:not(:empty)")
+    page.get_by_label("q, row 1, column 1", exact=True).fill("5")
+    page.keyboard.press("Tab")
+    until(page, "document.querySelector('.step .asked')?.textContent.includes('[5, 1]')")
+    accessible(page)
+    page.wait_for_timeout(300)
+    restored = visit(page.evaluate("location.hash"), width=360, height=740, dark=True)
+    until(restored, "document.querySelector('.step .asked')?.textContent.includes('[5, 1]')")
+    restored.locator("nav select").select_option("walk")
+    until(restored, "document.querySelector('article h2')?.textContent === 'walk'")
+    accessible(restored)
+
+
 def test_writing_stops_and_goes_on_from_another_token(visit):
     page = visit(link("a b", "write"))
     page.click("text=Write >> nth=-1")
@@ -409,7 +453,7 @@ def test_a_saved_view_opens_offline(visit, browser, tmp_path):
     saved.click("#tab-read")
     saved.wait_for_selector(".ladder tbody tr")  # both models were saved
     saved.set_viewport_size({"width": 360, "height": 640})
-    assert saved.evaluate("document.documentElement.scrollWidth") <= 360
+    until(saved, "document.documentElement.scrollWidth <= 360")
     saved.close()
     assert [one for one in asked if not one.startswith(("file:", "data:"))] == []
 

@@ -1,11 +1,15 @@
 """Laws of large texts: read, split and encoded in pieces, they give the ids that the whole text gives."""
 
+import bz2
+import gzip
 import json
+import lzma
 import os
 import signal
 import subprocess
 import sys
 import time
+import zipfile
 from itertools import pairwise
 from pathlib import Path
 
@@ -19,6 +23,7 @@ from tokenizers import decoders, models, normalizers, pre_tokenizers
 
 import regard
 from regard.errors import MachineError, Notice, UserError
+from regard.machine.disk import absolute
 from regard.text import documents, files
 from regard.text.documents import ROW, split, split_pieces
 from regard.text.files import Source, hold_out_files, read
@@ -382,3 +387,118 @@ def test_the_verb_prints_shards(regard_cli, tmp_path, cache, small_pieces):
     assert "tokens (byte, a document is a file)" in regard_cli("shards").stdout
     shown = json.loads(regard_cli("shards", "--remove", "all", "--json").stdout)
     assert (shown["shards"], len(shown["removed"])) == ([], 1)
+
+
+def packed(path: Path, data: bytes) -> Path:
+    pack = {".gz": gzip.compress, ".bz2": bz2.compress, ".xz": lzma.compress}
+    if path.suffix == ".zst":
+        path.write_bytes(pytest.importorskip("zstandard").compress(data))
+    else:
+        path.write_bytes(pack[path.suffix](data))
+    return path
+
+
+@pytest.mark.parametrize("ending", [".gz", ".bz2", ".xz", ".zst"])
+def test_compressed_texts_are_read_and_damaged_ones_are_told(tmp_path, ending: str):
+    path = packed(tmp_path / f"a.txt{ending}", TEXT.encode())
+    assert [source.text for source in read(path)] == [TEXT]
+    rows = packed(tmp_path / f"a.jsonl{ending}", b'{"text": "one"}\n{"text": "two"}\n')
+    assert [source.text for source in read(rows, rows=True)] == [f"one{ROW}two{ROW}"]
+    path.write_bytes(path.read_bytes()[:-5])
+    with pytest.raises(UserError, match=rf"a.txt{ending}: not a whole"):
+        read(path)
+
+
+def test_the_files_of_a_zip_archive_are_texts(tmp_path, small_pieces):
+    path = tmp_path / "texts.zip"
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("b.txt", "second " * 20)
+        archive.writestr("a/one.txt", "first")
+    sources = read(path)
+    assert [source.name for source in sources] == [f"zip://a/one.txt::{path}", f"zip://b.txt::{path}"]
+    assert [source.text for source in sources] == ["first", "second " * 20]
+    assert absolute(sources[0].name) == sources[0].name
+    assert read(sources[0].name)[0].text == "first"
+    path.write_bytes(b"no archive")
+    with pytest.raises(UserError, match="not a whole zip file"):
+        read(path)
+
+
+def test_fsspec_opens_urls(tmp_path):
+    fsspec = pytest.importorskip("fsspec")
+    with fsspec.open("memory://texts/a.txt", "wb") as file:
+        file.write(TEXT.encode())
+    assert [source.text for source in read("memory://texts/a.txt")] == [TEXT]
+    assert absolute("memory://texts/a.txt") == "memory://texts/a.txt"
+    with pytest.raises(UserError, match=r"memory://texts/none\.txt: cannot be read"):
+        read("memory://texts/none.txt")
+    with pytest.raises(UserError, match=r"nosuch://a\.txt: cannot be opened"):
+        read("nosuch://a.txt")
+
+
+def test_rows_of_json_lines_are_documents(tmp_path):
+    path = tmp_path / "texts.jsonl"
+    texts = [f"row {number}\nthe cat sat on mat {number % 3}" for number in range(40)]
+    path.write_text("".join(json.dumps({"id": 1, "text": text}) + "\n" for text in texts))
+    (source,) = read(path, rows=True)
+    assert source.text == "".join(text + ROW for text in texts)
+    assert read(path)[0].text == "".join(text + "\n" for text in texts)
+    sizes = {"order": 2, "tokens": "char"}
+    run = regard.train("ngram", text=str(path), out=str(tmp_path / "rows"), **sizes).run
+    assert run.tokenizer.document == "row"
+    held = regard.evaluate(run)
+    assert held.tokens == held.bytes == sum(len(text) + 1 for text in texts[-3:])  # with one end of each row
+    assert len([*regard.score(run, str(path))]) == 40
+    other = regard.train("ngram", text=str(path), out=str(tmp_path / "file"), document="file", **sizes).run
+    assert len([*regard.score(other, str(path))]) == 1
+    plain = tmp_path / "plain.txt"
+    plain.write_text("a text\n" * 9)
+    with pytest.raises(UserError, match=r"`document` row is for JSON lines \(.jsonl\) and Parquet"):
+        regard.train("ngram", text=str(plain), document="row", out=str(tmp_path / "no"))
+    with pytest.raises(UserError, match="some of the files hold rows"):
+        regard.train("ngram", text=[str(plain), str(path)], out=str(tmp_path / "no"))
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ('{"label": 1, "title": "x"}', "line 2 has no field 'text'; it has: label, title"),
+        ("[1]", "line 2 has no field 'text'; it has: list"),
+        ("text", "line 2 is not JSON"),
+        ('{"text": 3}', "line 2: the field 'text' holds no text but 3"),
+        ('{"text": "a\\u0000"}', "line 2: the text holds a zero character"),
+        ('{"text": "\\ud800"}', "line 2: the text holds half of a surrogate pair"),
+    ],
+)
+def test_rows_without_a_text_are_told(tmp_path, line: str, words: str):
+    path = tmp_path / "texts.jsonl"
+    path.write_text('{"text": "one"}\n' + line)
+    with pytest.raises(UserError) as error:
+        read(path)
+    assert words in str(error.value)
+
+
+def test_parquet_needs_a_column_of_texts(tmp_path, small_pieces):
+    arrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    path = tmp_path / "texts.parquet"
+    texts = [f"row {number}" for number in range(5000)]
+    parquet.write_table(arrow.table({"id": [*range(5000)], "text": texts}), path)
+    (source,) = read(path, rows=True)
+    assert source.text == "".join(text + ROW for text in texts)
+    assert not source.in_memory
+    parquet.write_table(arrow.table({"id": [1], "content": ["a"]}), path)
+    with pytest.raises(UserError, match=r"texts.parquet: has no column 'text'; its columns are: id, content"):
+        read(path)
+    path.write_bytes(b"PAR1")
+    with pytest.raises(UserError, match="not a whole Parquet file"):
+        read(path)
+
+
+def test_standard_input_is_read_once_and_used_often(tmp_path, cache):
+    path = tmp_path / "text.txt"
+    path.write_bytes((TEXT * 20).encode())
+    code = "from regard.text import files, opening; files.LARGE = 50; opening.IN_MEMORY = 100;"
+    code += "s = files.read('-')[0]; print(s.in_memory, s.sha256, len(s.text) == len(s))"
+    with path.open("rb") as stream:
+        done = subprocess.run([sys.executable, "-c", code], stdin=stream, capture_output=True, text=True)
+    assert done.stdout.split() == ["False", Source("", TEXT * 20).sha256, "True"], done.stderr

@@ -7,7 +7,7 @@ ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "src" / "regard"
 ORDER = [
     "errors", "machine", "ranges", "boundary", "tables", "text", "tokens", "parts", "models", "probabilities",
-    "testing", "training", "runs", "inside", "lessons", "serving", "page",
+    "testing", "training", "runs", "inside", "lessons", "serving", "page", "benchmarks",
     "verbs", "endings", "cli",
 ]  # fmt: skip
 

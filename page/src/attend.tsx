@@ -60,7 +60,7 @@ function Attention({ now, read, of }: { now: Reading; read: Read; of: ReadQuesti
   const part = { read, of, site, head: shown, rows };
   const predicts = read.likeliest.some((one) => one.length > 0); // weights from elsewhere have no predictions
   return (
-    <div class={predicts ? "columns" : "columns alone"}>
+    <div class={predicts || read.labels ? "columns" : "columns alone"}>
       <div class={`stage${now.asking ? " asking" : ""}`} aria-busy={now.asking}>
         <Controls read={read} site={site} head={shown} form={form} weighs={weighs} />
         {now.error && (

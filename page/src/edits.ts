@@ -59,13 +59,13 @@ export function inWords(edit: Edit, row: (place: number) => string, column: (pla
     Array.isArray(value) ? value.map((place) => `“${name(place as number)}”`).join(" ") : "";
   const parts = [];
   if (Array.isArray(edit.heads)) parts.push(`head ${edit.heads.join(", ")}`);
+  if (Array.isArray(edit.words)) parts.push(`of “${edit.words.join("” “")}”`);
   if (Array.isArray(edit.rows)) parts.push(`at ${list(edit.rows, row)}`);
   if (Array.isArray(edit.columns)) parts.push(`to ${list(edit.columns, column)}`);
   if (typeof edit.source === "number") parts.push(`from “${column(edit.source)}” to “${column(edit.to as number)}”`);
   if (typeof edit.value === "number") parts.push(`= ${edit.value}`);
   if (typeof edit.by === "number") parts.push(`by ${edit.by}`);
   if (typeof edit.share === "number") parts.push(`share ${edit.share}`);
-  if (Array.isArray(edit.words)) parts.push(`of “${edit.words.join("” “")}”`);
   if (typeof edit.text === "string") parts.push(`from “${edit.text}”`);
   return `${edit.do} ${edit.site} ${parts.join(" ")}`.trim();
 }

@@ -59,3 +59,8 @@ export function count(number: number): string {
 export function shell(text: string): string {
   return `'${text.replaceAll("'", "'\\''")}'`;
 }
+
+/** Two digits, and no sign before a zero. */
+export function short(value: number): string {
+  return value.toFixed(2).replace(/^-(0\.0*)$/, "$1").replace("-", "−");
+}

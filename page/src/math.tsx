@@ -6,7 +6,11 @@ const ATTRIBUTES = new Set("display stretchy fence form linethickness columnalig
 /** A formula. The server sends MathML; only the elements of formulas are shown, and never as markup. */
 export function Formula({ math }: { math: string }) {
   const parsed = new DOMParser().parseFromString(math, "application/xml");
-  return <div class="formula">{element(parsed.documentElement)}</div>;
+  return (
+    <div class="formula" role="group" aria-label="Formula" tabIndex={0}>
+      {element(parsed.documentElement)}
+    </div>
+  );
 }
 
 function element(node: Element): ComponentChild {

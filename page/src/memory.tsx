@@ -14,11 +14,13 @@ export function MemoryView() {
   const done = able.filter((id) => found.value[id]);
   const name = (id: string) => reads(id)?.name ?? id;
   const series = (points: (one: Forgotten) => readonly (readonly [number, number])[]): Series[] =>
-    done.map((id) => ({ name: name(id), points: points(found.value[id]!) })).filter((one) => one.points.length);
+    done
+      .map((id) => ({ name: name(id), colour: able.indexOf(id), points: points(found.value[id]!) }))
+      .filter((one) => one.points.length);
   const rises = (change: string) =>
     series((one) => one.rises.filter((rise) => rise.change === change).map((rise) => [rise.beyond, rise.rise] as const));
   const gates: Series[] = done.flatMap((id) =>
-    Object.entries(found.value[id]!.holds).map(([gate, points]) => ({ name: done.length > 1 ? `${name(id)} ${gate}` : gate, points })),
+    Object.entries(found.value[id]!.holds).map(([gate, points]) => ({ name: done.length > 1 ? `${name(id)} ${gate}` : gate, colour: able.indexOf(id), points })),
   );
   const kinds = new Set(able.map((id) => reads(id)?.tokens));
   return (

@@ -5,7 +5,7 @@ import { signed } from "./colour";
 import { useStore } from "./context";
 import { add, type Edit } from "./edits";
 import { Expected } from "./expected";
-import { bare, percent, visible } from "./format";
+import { bare, percent, short, visible } from "./format";
 import type { Read, Sense, Senses, SensesQuestion } from "./protocol";
 import type { Reading } from "./store";
 import { Tokens } from "./tokens";
@@ -176,10 +176,10 @@ function Terms({ senses, chosen }: { senses: Senses; chosen: number }) {
                 </th>
                 {senses.terms.map((row, sense) => (
                   <td key={sense} class="cell number" title={`sense ${sense}: ${row[at]!.toFixed(3)}`} style={tinted(row[at]! / most, theme.value)}>
-                    {row[at]!.toFixed(2)}
+                    {short(row[at]!)}
                   </td>
                 ))}
-                <td class="number">{senses.terms.reduce((sum, row) => sum + row[at]!, 0).toFixed(2)}</td>
+                <td class="number">{short(senses.terms.reduce((sum, row) => sum + row[at]!, 0))}</td>
               </tr>
             ))}
           </tbody>

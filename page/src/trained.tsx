@@ -69,7 +69,7 @@ function Samples({ samples }: { samples: Trained["samples"] }) {
   return (
     <figure class="sample">
       <figcaption>What it wrote after {count(step)} steps</figcaption>
-      <pre aria-live="polite">{text}</pre>
+      <pre aria-live="polite" tabIndex={0}>{text}</pre>
       <input
         type="range"
         min={0}

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from regard.runs.formats import load
     from regard.runs.run import Run
     from regard.verbs.align import align
+    from regard.verbs.bench import bench
     from regard.verbs.caption import caption
     from regard.verbs.classify import classify
     from regard.verbs.compare import compare
@@ -49,6 +50,7 @@ __version__ = "0.2.0"
 
 _VERBS = (
     "align",
+    "bench",
     "caption",
     "classify",
     "compare",
@@ -94,6 +96,7 @@ __all__ = [
     "Run",
     "UserError",
     "align",
+    "bench",
     "cached",
     "caption",
     "classify",

@@ -39,6 +39,7 @@ VERBS = {
     "draw": "draw a picture of attention weights from any tool",
     "export": "write a run in another format (ARPA, GPT-2, word2vec)",
     "shards": "list and remove the encoded texts that are kept for the next training",
+    "bench": "measure the speed of this machine, and of regard on it beside peers",
     "list": "list families, recipes, lessons and puzzles",
 }
 HELP = """usage: regard VERB [OPTIONS]

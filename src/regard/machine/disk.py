@@ -160,7 +160,10 @@ def absolute(path: str) -> str:
 
     `-` (standard input) stays as it is.
     """
-    return path if path == "-" else os.path.abspath(path)
+    if path == "-":
+        return path
+    before, link, last = path.rpartition("::")  # a part of an archive: zip://PART::FILE
+    return path if "://" in last else before + link + os.path.abspath(last)
 
 
 def relocated(path: str, then: str, now: Path) -> str:
@@ -168,6 +171,8 @@ def relocated(path: str, then: str, now: Path) -> str:
 
     The result is the path at the same place relative to the run, if a file is there; otherwise the old path.
     """
+    if "://" in path:
+        return path
     moved = os.path.normpath(os.path.join(os.path.abspath(now), os.path.relpath(path, then)))
     return moved if path != "-" and (os.path.exists(moved) or glob.glob(moved)) else path
 

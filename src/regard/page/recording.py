@@ -15,14 +15,14 @@ import math
 import zlib
 from dataclasses import dataclass, replace
 from importlib.resources import files
-from typing import Any, Literal
+from typing import Any
 from urllib.parse import urlencode
 
 from torch import Tensor
 
 from regard.inside.observe import Reading
 from regard.inside.record import Map, Record
-from regard.page.answers import compared, read_of
+from regard.page.answers import compared, info_of, read_of
 from regard.page.protocol import Next, Read, RunInfo, SiteInfo, to_json
 from regard.page.recorded import Packed, RecordedMap, RecordedModel, RecordedVersion, Recording
 from regard.runs.run import Run
@@ -53,16 +53,9 @@ class Source:
     @property
     def info(self) -> RunInfo:
         """Describe the run, or the record that comes from no run."""
-        run = self.run
-        if run is None:
+        if self.run is None:
             return RunInfo("r0", self.name, "", "", "word", "text", None)
-        reads: Literal["text", "pairs", "labels", "captions"] = "text"
-        if run.model.reads in ("pairs", "captions"):
-            reads = run.model.reads
-        elif run.model.label_count is not None:
-            reads = "labels"
-        family, tokens = run.model.family, run.tokenizer.kind
-        return RunInfo("r0", self.name, str(run), family, tokens, reads, run.config.loss)
+        return info_of(self.run, name=self.name)
 
     def next(self) -> list[Next]:
         """Return the distributions with and without the edits."""

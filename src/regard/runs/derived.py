@@ -14,7 +14,7 @@ from regard.probabilities.measures import best_weight, token_losses
 from regard.ranges import Count
 from regard.runs.formats import as_run
 from regard.runs.run import Run
-from regard.text.files import Source, read
+from regard.text.files import Source
 from regard.tokens.shards import encode_sources
 
 CACHE_TOKENS = 1 << 15  # tokens of validation text from which the numbers of a cache are chosen
@@ -29,7 +29,7 @@ def cached(run: Run | str | Path, size: Count = 2000, valid: str | Path | Sequen
     >>> regard.evaluate(regard.cached("runs/lstm"), text="other.txt").perplexity  # doctest: +SKIP
     """
     opened = as_run(run)
-    sources = read(valid) or [opened.read_again(record) for record in opened.config.texts.valid]
+    sources = opened.read(valid) or [opened.read_again(record) for record in opened.config.texts.valid]
     if not sources:
         raise UserError("the numbers of a cache are chosen on validation text: say which with `valid`")
     to_best_device(opened.language_model)
@@ -48,7 +48,7 @@ def mix(first: Run | str | Path, second: Run | str | Path, valid: str | Path | S
     if one.tokenizer.to_json() != two.tokenizer.to_json():
         same = "train them on the same text with the same `tokens`"
         raise UserError(f"two runs can be mixed only if they read the same tokens; {same}")
-    sources: list[Source] = read(valid)
+    sources: list[Source] = one.read(valid)
     if not sources:
         raise UserError("the weight of a mixture is chosen on validation text: say which with `valid`")
     text = encode_sources(one.tokenizer, sources)

@@ -2,7 +2,7 @@
 
 import dataclasses
 import platform
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -129,10 +129,14 @@ class Run:
             raise UserError("this run was trained without validation or test text; name the text with `text`")
         return [self.read_again(record) for record in records]
 
+    def read(self, paths: str | Path | Sequence[str | Path]) -> list[Source]:
+        """Read texts for the run's tokenizer: rows are its documents if they were so in its training."""
+        return read(paths, rows=self.tokenizer.document == "row")
+
     def read_again(self, record: TextRecord) -> Source:
         if record.name == "-":
             raise UserError("this run's text came from standard input and is gone; name the text with `text`")
-        (whole,) = [built_in_text()] if record.name == BUILT_IN else read(record.paths(self.folder)[0])
+        (whole,) = [built_in_text()] if record.name == BUILT_IN else self.read(record.paths(self.folder)[0])
         source = whole.part(record.first, len(whole))
         if source.sha256 != record.sha256:
             raise UserError(

@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import final
 
 from regard.errors import UserError
-from regard.text.documents import PIECE, ROW
-from regard.text.opening import STANDARD_INPUT, decoded, is_url, plain_strings, strings
+from regard.text.documents import PIECE, ROW, Document
+from regard.text.opening import STANDARD_INPUT, decoded, has_rows, is_url, plain_strings, strings
 
 LARGE = 1 << 26  # characters of all texts that are read at once and kept in memory
 
@@ -143,6 +143,17 @@ def read(paths: str | Path | Sequence[str | Path], rows: bool = False) -> list[S
     return [
         Source(name, None, file=file, last=file.characters) for name, file in zip(names, files, strict=True)
     ]
+
+
+def choose_document(paths: Sequence[str], document: Document | None) -> Document:
+    """Return the unit of text that is a document: rows for files of rows, unless another is chosen."""
+    names = [name for path in paths for name in _expand(path)]
+    kinds = {has_rows(name) for name in names}
+    if document == "row" and kinds != {True}:
+        raise UserError("`document` row is for JSON lines (.jsonl) and Parquet; give file, line or blank")
+    if document is None and len(kinds) > 1:
+        raise UserError("some of the files hold rows, and others do not: say which `document` there is")
+    return document or ("row" if kinds == {True} else "file")
 
 
 def _read_through(strings: Iterator[str], most: int) -> tuple[int, str]:

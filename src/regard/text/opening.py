@@ -14,9 +14,9 @@ import sys
 import tempfile
 import zlib
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import AbstractContextManager, closing
 from functools import lru_cache
-from typing import IO, Any
+from typing import IO, Any, final
 
 from regard.errors import UserError
 from regard.machine.cache import cache_folder
@@ -24,6 +24,7 @@ from regard.machine.inputs import open_input
 from regard.text.documents import ROW
 
 READ = 1 << 20  # bytes that are read at a time
+PACKED = 1 << 16  # bytes of a .zst file that are decompressed at a time
 IN_MEMORY = 1 << 26  # bytes of standard input that are kept in memory
 LINE = 1 << 28  # characters of the longest line of JSON
 COLUMN = "text"
@@ -70,17 +71,18 @@ def plain_strings(name: str) -> Iterator[str]:
     return decoded(_chunks(name), name)
 
 
-def open_bytes(name: str) -> IO[bytes]:
+def _opened(name: str) -> AbstractContextManager[IO[bytes]]:
     """Open a file or a URL as it is."""
     if not is_url(name):
         return open_input(name)
     fsspec = _import("fsspec", "reads URLs and archives")
+    *parts, last = name.split("::")
+    # A text is read several times; what is not on this machine is copied once, until the end of the process.
+    local = last.partition("://")[0] in ("file", "local", "memory", "zip", last)
     try:
-        return fsspec.open(name, "rb").open()
+        return fsspec.open("::".join([*parts, *([] if local else ["simplecache"]), last]), "rb")
     except (ImportError, ValueError) as error:  # no driver for this protocol
         raise UserError(f"{name}: cannot be opened ({error})") from None
-    except OSError as error:
-        raise UserError(f"{name}: cannot be read ({error.strerror or error})") from None
 
 
 def _uncompressed(name: str) -> str:
@@ -110,7 +112,7 @@ def _chunks(name: str) -> Iterator[bytes]:
             spooled.seek(0)
             yield from iter(lambda: spooled.read(READ), b"")
             return
-        with open_bytes(name) as raw, closing(_decompressed(raw, name)) as file:
+        with _opened(name) as raw, closing(_decompressed(raw, name)) as file:
             yield from iter(lambda: file.read(READ), b"")
     except (gzip.BadGzipFile, EOFError, zlib.error, lzma.LZMAError) as error:
         kind = name.rpartition(".")[2]
@@ -133,25 +135,37 @@ def _decompressed(raw: IO[bytes], name: str) -> Any:
     if part.endswith(".xz"):
         return lzma.LZMAFile(raw)
     if part.endswith(".zst"):
-        zstandard = _import("zstandard", "reads .zst")
-        return _Zstd(zstandard.ZstdDecompressor().stream_reader(raw, read_across_frames=True), zstandard)
+        return _Zstd(raw, _import("zstandard", "reads .zst"))
     return raw
 
 
+@final
 class _Zstd:
-    """A reader whose errors are those of a damaged file."""
+    """A reader that notices a cut file: the library's own reader ends without an error."""
 
-    def __init__(self, reader: Any, library: Any):
-        self._reader, self._error = reader, library.ZstdError
+    def __init__(self, raw: IO[bytes], library: Any):
+        self._raw, self._library = raw, library
+        self._frame: Any = None
+        self._rest = b""  # the beginning of the next frame
 
-    def read(self, size: int) -> bytes:
-        try:
-            return self._reader.read(size)
-        except self._error as error:
-            raise EOFError(str(error)) from None
+    def read(self, _: int) -> bytes:
+        while data := self._rest or self._raw.read(PACKED):
+            self._rest = b""
+            self._frame = self._frame or self._library.ZstdDecompressor().decompressobj()
+            try:
+                read = self._frame.decompress(data)
+            except self._library.ZstdError as error:
+                raise EOFError(str(error)) from None
+            if self._frame.eof:
+                self._rest, self._frame = self._frame.unused_data, None
+            if read:
+                return read
+        if self._frame is not None:
+            raise EOFError("its end is missing")
+        return b""
 
     def close(self) -> None:
-        self._reader.close()
+        """Nothing: the file belongs to the caller."""
 
 
 def decoded(chunks: Iterator[bytes], name: str) -> Iterator[str]:
@@ -231,7 +245,7 @@ def _parquet_rows(name: str) -> Iterator[str]:
     parquet = _import("pyarrow.parquet", "reads Parquet")
     arrow = _import("pyarrow", "reads Parquet")
     try:
-        with open_bytes(name) as raw, closing(parquet.ParquetFile(raw)) as file:
+        with _opened(name) as raw, closing(parquet.ParquetFile(raw)) as file:
             names = file.schema_arrow.names
             if COLUMN not in names:
                 raise UserError(f"{name}: has no column {COLUMN!r}; its columns are: {', '.join(names)}")

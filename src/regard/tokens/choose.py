@@ -25,14 +25,20 @@ class TokenOptions:
 
     tokens: Kind = "word"
     """Kind of tokens: characters, words, bytes or subwords by byte-pair encoding."""
-    document: Document = "file"
-    """Unit of text that is a document. A context never crosses the end of a document."""
+    document: Document | None = None
+    """Unit of text that is a document. A context never crosses the end of a document. Default: row for JSON
+    lines and Parquet, otherwise file."""
     cutoff: Count = 1
     """Words with fewer occurrences become <unk> (word)."""
     vocabulary: str | None = None
     """A file with the vocabulary. Without it, the words of the training text are the vocabulary (word)."""
     bpe_size: Count | None = None
     """Number of tokens of byte-pair encoding (bpe: 1024)."""
+
+    @property
+    def unit(self) -> Document:
+        """The unit of text that is a document, of a text without rows."""
+        return self.document or "file"
 
 
 def train_on_sources(
@@ -46,9 +52,9 @@ def train_on_sources(
     match options.tokens:
         case "word" if options.vocabulary is None:
             words = vocabulary(sources, options.cutoff)
-            tokenizer: Tokenizer = WordTokenizer(words, options.document)
+            tokenizer: Tokenizer = WordTokenizer(words, options.unit)
         case "char":
-            tokenizer = CharacterTokenizer.train([characters(sources)], options.document)
+            tokenizer = CharacterTokenizer.train([characters(sources)], options.unit)
         case "bpe":
             tokenizer = _make_tokenizer(sample(sources, seed), options)
             share = f"a random sample of {SAMPLE >> 20} million characters of the text"
@@ -62,8 +68,8 @@ def train_tokenizer(texts: list[str], options: TokenOptions) -> tuple[Tokenizer,
     """Make a tokenizer for the texts. Return it, and the encoded texts."""
     _check(options)
     if options.tokens == "word" and options.vocabulary is None:
-        documents = [document for text in texts for document in split(text, options.document)]
-        tokenizer, ids, ends = WordTokenizer.train(documents, options.document, options.cutoff)
+        documents = [document for text in texts for document in split(text, options.unit)]
+        tokenizer, ids, ends = WordTokenizer.train(documents, options.unit, options.cutoff)
         return tokenizer, tokenizer.encoded(ids, ends, sum(len(text.encode()) for text in texts))
     other = _make_tokenizer(texts, options)
     return other, other.encode_texts(texts)
@@ -79,14 +85,14 @@ def _check(options: TokenOptions) -> None:
 def _make_tokenizer(texts: list[str], options: TokenOptions) -> Tokenizer:
     match options.tokens:
         case "char":
-            return CharacterTokenizer.train(texts, options.document)
+            return CharacterTokenizer.train(texts, options.unit)
         case "byte":
-            return ByteTokenizer(options.document)
+            return ByteTokenizer(options.unit)
         case "bpe":
             size = 1024 if options.bpe_size is None else options.bpe_size
             if not 257 <= size <= 1 << 20:
                 raise UserError("`bpe_size` must lie between 257 (256 bytes and an end) and 1,048,576")
-            return SubwordTokenizer.train(texts, options.document, size)
+            return SubwordTokenizer.train(texts, options.unit, size)
         case "word":
             assert options.vocabulary is not None
-            return WordTokenizer(dict.fromkeys(read_file(options.vocabulary).utf8.split()), options.document)
+            return WordTokenizer(dict.fromkeys(read_file(options.vocabulary).utf8.split()), options.unit)

@@ -15,7 +15,6 @@ from regard.probabilities.measures import Measure, measure
 from regard.ranges import Beam, Count
 from regard.runs.derived import cached, mix, to_best_device
 from regard.runs.run import Run, require_plain_text
-from regard.text.files import read
 from regard.verbs.arguments import Edits, File, Files, OtherRun, RunLike
 from regard.verbs.evaluate_blanks import evaluate_blanks
 from regard.verbs.evaluate_captions import CaptionMeasure, evaluate_captions
@@ -110,13 +109,13 @@ def _of_text(
     valid: Files,
 ) -> Measure:
     changed = _changed(run, cache, cache_size, mix, valid)
-    sources = read(text) or require_plain_text(changed).own_text()
+    sources = run.read(text) or require_plain_text(changed).own_text()
     return measure(changed.language_model, changed.tokenizer, sources, stride)
 
 
 def _of_words(run: Run, *, text: Files, similarity: File) -> EmbeddingMeasure:
     records = run.config.texts.test or run.config.texts.valid
-    return evaluate_words(run, read(text) or list(map(run.read_again, records)), similarity)
+    return evaluate_words(run, run.read(text) or list(map(run.read_again, records)), similarity)
 
 
 def _changed(run: Run, cache: bool, size: int | None, other: OtherRun, valid: Files) -> Run:

@@ -17,7 +17,7 @@ from regard.probabilities.measures import losses_in_order, read_examples
 from regard.runs.derived import to_best_device
 from regard.runs.run import Run, require_plain_text
 from regard.tables import Table, TableRows, html_table
-from regard.text.files import Source, read
+from regard.text.files import Source
 from regard.tokens.batches import Rows
 from regard.tokens.contract import Encoded
 from regard.tokens.shards import encode_sources
@@ -103,7 +103,7 @@ def score(run: RunLike, text: Files = (), *, explain: bool = False, edit: Edits 
     """
     opened = require_plain_text(edited(run, edit))
     to_best_device(opened.language_model)
-    return Scores(opened, read(text) or opened.own_text(), explain)
+    return Scores(opened, opened.read(text) or opened.own_text(), explain)
 
 
 def _scored(run: Run, source: Source, explain: bool) -> Iterator[tuple[ScoredToken, bool]]:

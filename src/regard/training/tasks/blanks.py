@@ -3,7 +3,7 @@
 Shape legend: B rows, T positions.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, final
 
 import torch
@@ -12,6 +12,7 @@ from torch import nn
 from regard.models.building import build_model
 from regard.models.reader import Filler
 from regard.probabilities.blanks import fill, hidden_loss
+from regard.text.files import choose_document
 from regard.tokens.blanks import hide
 from regard.tokens.choose import train_on_sources
 from regard.tokens.contract import Encoded
@@ -30,11 +31,13 @@ class Blanks(TextTask[Filler]):
     """Training and validation text."""
 
     def __init__(self, options: Options):
-        self.train, self.valid, self.test = read_texts(options.data)
+        document = choose_document(options.data.text, options.tokens.document)
+        self.train, self.valid, self.test = read_texts(options.data, document)
         share = f"the last {options.data.hold:.0%} of the text"
         held_out = bool(self.valid) and not options.data.valid
         self.notes = [f"{share} is held out for validation; `hold` 0 holds nothing out"] if held_out else []
-        self.tokenizer, self._encoded, notes = train_on_sources(self.train, options.tokens, options.data.seed)
+        tokens = replace(options.tokens, document=document)
+        self.tokenizer, self._encoded, notes = train_on_sources(self.train, tokens, options.data.seed)
         self.notes += notes
         self.vectors = options.data.vectors
         self._valid_part: Encoded | None = None

@@ -3,7 +3,7 @@
 Shape legend: N words of a batch, V vocabulary, D width.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, final
 
 import numpy as np
@@ -15,6 +15,7 @@ from regard.machine.device import to_device
 from regard.models.building import build_model
 from regard.models.embedding import Embedding
 from regard.probabilities.neighbours import neighbour_loss
+from regard.text.files import choose_document
 from regard.tokens.choose import train_on_sources
 from regard.tokens.contract import Encoded
 from regard.tokens.neighbours import NeighbourSchedule, Words
@@ -33,11 +34,13 @@ class Neighbours(TextTask[Embedding]):
     keeps = "last"  # the learning rate falls to almost nothing, and the loss is not the goal
 
     def __init__(self, options: Options):
-        self.train, self.valid, self.test = read_texts(options.data)
+        document = choose_document(options.data.text, options.tokens.document)
+        self.train, self.valid, self.test = read_texts(options.data, document)
         share = f"the last {options.data.hold:.0%} of the text"
         held_out = bool(self.valid) and not options.data.valid
         self.notes = [f"{share} is held out for validation; `hold` 0 holds nothing out"] if held_out else []
-        self.tokenizer, self._encoded, notes = train_on_sources(self.train, options.tokens, options.data.seed)
+        tokens = replace(options.tokens, document=document)
+        self.tokenizer, self._encoded, notes = train_on_sources(self.train, tokens, options.data.seed)
         self.notes += notes
         self._words = Words.of(self._encoded, self.tokenizer)
 

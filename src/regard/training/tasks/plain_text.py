@@ -4,7 +4,7 @@ Shape legend: B rows, T positions, N tokens of the text.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, final
 
 import torch
@@ -17,7 +17,8 @@ from regard.models.contract import LanguageModel
 from regard.probabilities.decoder import ENDED, Writing, generate
 from regard.probabilities.measures import measure, token_losses
 from regard.text.builtin import built_in_text
-from regard.text.files import Source, hold_out_files, read
+from regard.text.documents import Document
+from regard.text.files import Source, choose_document, hold_out_files, read
 from regard.tokens.choose import train_on_sources
 from regard.tokens.contract import Encoded, Tokenizer
 from regard.tokens.schedule import Corpus, LaneSchedule, Schedule, WindowSchedule, check_context
@@ -34,14 +35,16 @@ class PlainText(TextTask[LanguageModel]):
     """Training, validation and test text."""
 
     def __init__(self, options: Options):
-        self.train, self.valid, self.test = read_texts(options.data)
+        document = choose_document(options.data.text, options.tokens.document)
+        self.train, self.valid, self.test = read_texts(options.data, document)
         share = f"the last {options.data.hold:.0%} of the text"
         self.notes = (
             [f"{share} is held out for validation; `hold` 0 holds nothing out"]
             if self.valid and not options.data.valid
             else []
         )
-        self.tokenizer, self._encoded, notes = train_on_sources(self.train, options.tokens, options.data.seed)
+        tokens = replace(options.tokens, document=document)
+        self.tokenizer, self._encoded, notes = train_on_sources(self.train, tokens, options.data.seed)
         self.notes += notes
         self._valid_part: Encoded | None = None
 
@@ -144,13 +147,14 @@ def beginning(sources: Sequence[Source], characters: int) -> list[Source]:
     return parts
 
 
-def read_texts(options: TextOptions) -> tuple[list[Source], list[Source], list[Source]]:
+def read_texts(options: TextOptions, document: Document) -> tuple[list[Source], list[Source], list[Source]]:
     """Read the training, validation and test texts.
 
     Without the last two, the end of the training text is held out for validation.
     """
-    sources = read(options.text) or [built_in_text()]
-    valid, test = read(options.valid), read(options.test)
+    rows = document == "row"
+    sources = read(options.text, rows) or [built_in_text()]
+    valid, test = read(options.valid, rows), read(options.test, rows)
     if valid or test or not options.hold:
         return sources, valid, test
     train, valid = hold_out_files(sources, options.hold)

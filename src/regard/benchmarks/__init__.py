@@ -1,0 +1,1 @@
+"""Speed of this machine and of regard on it, beside peers that are installed."""
