@@ -16,8 +16,10 @@ export default defineConfig({
     modulePreload: false,
     cssCodeSplit: false,
     rollupOptions: {
+      input: "src/main.tsx",
+      preserveEntrySignatures: "strict", // the export for notebooks stays
       output: {
-        banner,
+        postBanner: banner, // a plain banner would be minified away
         entryFileNames: "lab.js",
         assetFileNames: "lab[extname]",
       },

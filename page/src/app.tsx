@@ -41,20 +41,6 @@ const SHOWN: Record<View, () => ComponentChildren> = {
 export function App() {
   const store = useStore();
   const { runs, training, connection, view, host } = store;
-  useEffect(() => {
-    const keys = (event: KeyboardEvent) => {
-      const target = event.composedPath()[0]; // also inside a shadow root
-      const typing = target instanceof HTMLTextAreaElement || target instanceof HTMLInputElement;
-      if (typing && (target as HTMLInputElement).type !== "range") return;
-      if (!(event.ctrlKey || event.metaKey)) return;
-      if (event.key === "z" && !event.shiftKey) store.undo();
-      else if (event.key === "y" || (event.key.toLowerCase() === "z" && event.shiftKey)) store.redo();
-      else return;
-      event.preventDefault();
-    };
-    addEventListener("keydown", keys);
-    return () => removeEventListener("keydown", keys);
-  }, []);
   const learning = runs.value !== null && runs.value.length === 0 && training.value;
   return (
     <>
@@ -76,7 +62,7 @@ export function App() {
           <TrainView />
         ) : (
           <>
-            {host.asks && <Hints />}
+            {host.asks && host.address && <Hints />}
             {host.asks ? <Composer /> : <Held />}
             {runs.value !== null && runs.value.length === 0 ? <p class="empty">There is no run to look at.</p> : <Current />}
           </>
@@ -107,7 +93,9 @@ function Header() {
     tabs.current?.querySelector<HTMLElement>(`#tab-${next}`)?.focus();
   };
   const tab = `#tab-${view.value}`;
-  useEffect(() => tabs.current?.querySelector(tab)?.scrollIntoView({ block: "nearest", inline: "nearest" }), [tab]);
+  useEffect(() => {
+    if (host.address) tabs.current?.querySelector(tab)?.scrollIntoView({ block: "nearest", inline: "nearest" }); // a notebook stays where it is
+  }, [tab]);
   const other = theme.value === "light" ? "dark" : "light";
   return (
     <header>
@@ -230,7 +218,7 @@ function Composer() {
               rows={2}
               maxLength={100_000}
               spellcheck={false}
-              autofocus
+              autofocus={store.host.address}
               placeholder="Type or paste a text"
               onInput={(event) => store.setText(event.currentTarget.value)}
             />

@@ -1,6 +1,7 @@
 // The page asks its questions through a channel. This one asks the lab's server.
 
 import { VIEWS, type View } from "./address";
+import type { Theme } from "./colour";
 import type {
   Answer, Course, Doubted, DoubtQuestion, Forgotten, ForgetQuestion, Heads, HeadsQuestion, LessonPage, LessonQuestion,
   MosaicQuestion, Next, NextQuestion, Piece, Progress, Read, ReadQuestion, Rows, RowsQuestion, Runs, Said, SaveQuestion, SayQuestion,
@@ -32,7 +33,8 @@ export interface Host {
   readonly edits: boolean; // weights can be changed
   readonly saves: boolean; // a view becomes a file
   readonly start: string; // the view that opens, as in the address bar; "": the address bar says which
-  readonly address: boolean; // the address bar is the page's own
+  readonly address: boolean; // the address bar, and the keys of the whole page, are the page's own
+  readonly theme: Theme | null; // of what is around the page, if that is known
 }
 
 export interface Channel {
@@ -58,7 +60,7 @@ export interface Channel {
   save(question: SaveQuestion): Promise<Blob>;
 }
 
-export const SERVER: Host = { title: "lab", views: VIEWS, asks: true, edits: true, saves: true, start: "", address: true };
+export const SERVER: Host = { title: "lab", views: VIEWS, asks: true, edits: true, saves: true, start: "", address: true, theme: null };
 
 export function serverChannel(): Channel {
   const client = crypto.getRandomValues(new Uint32Array(2)).join("-");

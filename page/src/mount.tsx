@@ -4,7 +4,7 @@ import { App } from "./app";
 import type { Channel } from "./channel";
 import { paint } from "./colour";
 import { StoreContext } from "./context";
-import { makeStore } from "./store";
+import { makeStore, type Store } from "./store";
 
 // Widths from which the page has two columns, and wide ones; below the first, it is narrow.
 const ROOMS: readonly (readonly [number, string])[] = [[0, "one"], [561, "broad"], [960, "two"], [1500, "wide"]];
@@ -27,11 +27,27 @@ export function mount(element: HTMLElement, channel: Channel, root: HTMLElement 
     </StoreContext.Provider>,
     element,
   );
+  const listener = (event: Event) => keys(event as KeyboardEvent, store);
+  const listens = channel.host.address ? window : element;
+  listens.addEventListener("keydown", listener);
   void store.loadRuns();
   return () => {
     unpaint();
     watcher.disconnect();
+    listens.removeEventListener("keydown", listener);
     store.close();
     render(null, element);
   };
+}
+
+/** Undo and redo, outside the fields of text, which have their own. */
+function keys(event: KeyboardEvent, store: Store): void {
+  const target = event.composedPath()[0]; // also inside a shadow root
+  const typing = target instanceof HTMLTextAreaElement || target instanceof HTMLInputElement;
+  if (typing && (target as HTMLInputElement).type !== "range") return;
+  if (!(event.ctrlKey || event.metaKey)) return;
+  if (event.key === "z" && !event.shiftKey) store.undo();
+  else if (event.key === "y" || (event.key.toLowerCase() === "z" && event.shiftKey)) store.redo();
+  else return;
+  event.preventDefault();
 }

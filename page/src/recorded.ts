@@ -25,6 +25,7 @@ export function recordedChannel(recording: Recording): Channel {
     saves: false,
     start: recording.view,
     address: location.protocol !== "about:", // a frame in a notebook has no address
+    theme: null,
   };
   const unpacked = new Map<Packed, Promise<Numbers>>();
 

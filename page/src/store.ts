@@ -49,7 +49,7 @@ export function makeStore(channel: Channel) {
   const histories = signal<Record<string, History>>({});
   const readings = signal<Record<string, Reading>>({});
   const connection = signal<"fine" | "gone" | "restarted">("fine");
-  const theme = signal<Theme>(storedTheme());
+  const theme = signal<Theme>(host.theme ?? storedTheme());
 
   const active: ReadonlySignal<string | null> = computed(() => chosen.value[0] ?? null);
   const info = computed(() => runs.value?.find((run) => run.id === active.value) ?? null);

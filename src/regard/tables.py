@@ -23,7 +23,7 @@ class Table(ABC):
     def rows(self) -> TableRows:
         """Return the result as a list of dicts, one for each row of the table."""
 
-    def _repr_html_(self) -> str:
+    def _repr_html_(self) -> str | None:
         return html_table(self.rows())
 
 

@@ -262,7 +262,8 @@ def _why_values(projections: str) -> Step:
         f"Three Transformers of two layers, trained alike on stories such as '{stories[1]}' "
         "(`regard train transformer --projections ...`).",
         question=ask(
-            "The maps to values are left out, and each key is its own value. Does the model still learn it?",
+            "The maps to values are left out, and each key is its own value. Does the model still learn "
+            "the stories?",
             *_still(shared > right["learned"] - 0.05, shared),
         ),
     )

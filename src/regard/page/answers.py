@@ -4,6 +4,7 @@ Shape legend: T positions, V vocabulary.
 """
 
 from collections.abc import Callable, Sequence
+from typing import Literal
 
 import torch
 from torch import Tensor
@@ -13,6 +14,7 @@ from regard.inside.observe import Reading, distributions
 from regard.inside.record import Map, Record, ShownImage
 from regard.models.contract import LanguageModel
 from regard.page import protocol
+from regard.runs.run import Run
 from regard.tokens.contract import Tokenizer
 from regard.tokens.word_groups import word_groups
 
@@ -52,6 +54,17 @@ def read_of(
         right=None if record.right is None else sorted(record.right),
         fills=record.fills,
     )
+
+
+def info_of(run: Run, number: str = "r0", name: str = "") -> protocol.RunInfo:
+    """Describe an open run."""
+    reads: Literal["text", "pairs", "labels", "captions"] = "text"
+    if run.model.reads in ("pairs", "captions"):
+        reads = run.model.reads
+    elif run.model.label_count is not None:
+        reads = "labels"
+    family, tokens = run.model.family, run.tokenizer.kind
+    return protocol.RunInfo(number, name or str(run), str(run), family, tokens, reads, run.config.loss)
 
 
 def next_of(

@@ -15,18 +15,19 @@ import math
 import zlib
 from dataclasses import dataclass, replace
 from importlib.resources import files
-from typing import Any, Literal
+from typing import Any
 from urllib.parse import urlencode
 
 from torch import Tensor
 
 from regard.inside.observe import Reading
 from regard.inside.record import Map, Record
-from regard.page.answers import compared, read_of
+from regard.page.answers import compared, info_of, read_of
 from regard.page.protocol import Next, Read, RunInfo, SiteInfo, to_json
 from regard.page.recorded import Packed, RecordedMap, RecordedModel, RecordedVersion, Recording
 from regard.runs.run import Run
 from regard.tables import as_html
+from regard.tokens.word_groups import MARKS
 
 WHOLE, COARSE = 512, 256  # a map of more than 512 positions is recorded as 256 blocks
 FEW = 1 << 18  # numbers; a record with more of them has 8 bits for each
@@ -53,16 +54,9 @@ class Source:
     @property
     def info(self) -> RunInfo:
         """Describe the run, or the record that comes from no run."""
-        run = self.run
-        if run is None:
+        if self.run is None:
             return RunInfo("r0", self.name, "", "", "word", "text", None)
-        reads: Literal["text", "pairs", "labels", "captions"] = "text"
-        if run.model.reads in ("pairs", "captions"):
-            reads = run.model.reads
-        elif run.model.label_count is not None:
-            reads = "labels"
-        family, tokens = run.model.family, run.tokenizer.kind
-        return RunInfo("r0", self.name, str(run), family, tokens, reads, run.config.loss)
+        return info_of(self.run, name=self.name)
 
     def next(self) -> list[Next]:
         """Return the distributions with and without the edits."""
@@ -73,7 +67,10 @@ class Source:
 
     def view(self, record: Record) -> str:
         """Return the view that opens, as in the address bar."""
-        items = {"run": self.name, "text": self.text or " ".join(record.tokens)}
+        items = {
+            "run": self.name,
+            "text": self.text or " ".join(token for token in record.tokens if token not in MARKS),
+        }
         if self.target is not None:
             items["target"] = self.target
         if self.edits:

@@ -7,27 +7,31 @@ import threading
 import webbrowser
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import uvicorn
 
 from regard.errors import MachineError, UserError
 from regard.page.catalogue import Catalogue
+from regard.page.notebook import in_notebook, view_of_runs
 from regard.page.safety import Guard
 from regard.page.server import Lab
 from regard.page.training import Training
+from regard.runs.run import Run
 from regard.verbs.options import Argument
 from regard.verbs.parsing import parse
 from regard.verbs.printing import print_json
 
-RunPaths = Annotated[tuple[str, ...], Argument(tuple[str, ...], positional=True, metavar="PATH")]
+RunPath = Run | str | Path
+RunPaths = Annotated[RunPath | Sequence[RunPath], Argument(tuple[str, ...], positional=True, metavar="PATH")]
 LOCAL = "127.0.0.1"
 
 
-def lab(runs: RunPaths = (), *, port: int = 0, host: str = LOCAL, browser: bool = True) -> None:
+def lab(runs: RunPaths = (), *, port: int = 0, host: str = LOCAL, browser: bool = True) -> Any:
     """Open a page that shows what models weigh, and changes it. The server runs until Ctrl-C.
 
-    One line on standard output has the page's address, with the token that the page needs.
+    One line on standard output has the page's address, with the token that the page needs. In a notebook,
+    the page stands in the output cell instead, and the kernel answers it; runs may then be open already.
 
     >>> regard.lab(("runs/book",))  # doctest: +SKIP
 
@@ -38,11 +42,17 @@ def lab(runs: RunPaths = (), *, port: int = 0, host: str = LOCAL, browser: bool 
         host: The address to bind to. Any other than 127.0.0.1 lets other machines with the token in.
         browser: Open the page in the browser. Off: Do not open the page in the browser.
     """
-    _run(runs, port, host, browser, print)
+    listed = [runs] if isinstance(runs, Run | str | Path) else list(runs)
+    if in_notebook():
+        return view_of_runs(listed)
+    if any(isinstance(run, Run) and run.folder is None for run in listed):
+        raise UserError("the lab opens runs from their folders: save this run, or show it in a notebook")
+    paths = [str(run.folder if isinstance(run, Run) else run) for run in listed]
+    return _run(paths, port, host, browser, print)
 
 
 def _run(runs: Sequence[str], port: int, host: str, browser: bool, tell: Callable[[str], None]) -> None:
-    catalogue = Catalogue([runs] if isinstance(runs, str) else runs, Path("."))
+    catalogue = Catalogue(runs, Path("."))
     training = Training(_free(Path("runs")), catalogue.add, wanted=not catalogue.infos())
     listening = _listen(host, port)
     name = f"[{host}]" if ":" in host else host

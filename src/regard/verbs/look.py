@@ -1,5 +1,6 @@
 """regard look RUN: the predictions and the attention of a run on a text, position by position."""
 
+import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -13,10 +14,11 @@ from regard.inside.edit_model import edited, given_edits, save_edits
 from regard.inside.observe import Reading, Wanted, observe, plain_reading
 from regard.inside.observe_blanks import observe_blanks
 from regard.inside.observe_labels import observe_labels
-from regard.inside.output import Form, check_ending
+from regard.inside.output import Form, check_ending, picture
 from regard.inside.record import Record
 from regard.inside.source_reading import translation_reading
 from regard.page.files import write_record
+from regard.page.notebook import has_widgets, in_notebook, view_of_text
 from regard.page.recording import Source, file_of, frame
 from regard.probabilities.links import check_links, parse_line
 from regard.ranges import Rows
@@ -56,8 +58,30 @@ class Looked(Table):
         pairs = zip(rows, self.before.surprisal, strict=True)
         return [{**row, "surprisal_before": nll} for row, nll in pairs]
 
-    def _repr_html_(self) -> str:
-        return frame(file_of(self.title, self.record, self.before, self.source))
+    def _repr_mimebundle_(self, **options: Any) -> Any:
+        """In a notebook with anywidget: the page, whose questions the kernel answers, and a picture."""
+        return self._widget()._repr_mimebundle_(**options) if self._is_live() else {}
+
+    def _is_live(self) -> bool:
+        run = self.source.run
+        reads = run is not None and run.model.label_count is None and run.model.reads in ("text", "pairs")
+        return reads and in_notebook() and has_widgets()
+
+    def _widget(self) -> Any:
+        assert self.source.run is not None
+        site = next(iter(self.record.weights()), None)
+        items = {"text": self.source.text, **({} if site is None else {"site": site})}
+        if self.source.target is not None:
+            items["target"] = self.source.target
+        if self.source.words:
+            items["words"] = "1"
+        if self.source.edits:
+            items["edit"] = json.dumps(self.source.edits)
+        return view_of_text(self.source.run, items, picture(self.record, title=self.title))
+
+    def _repr_html_(self) -> str | None:
+        """In a notebook without anywidget: the page that opens offline, in a frame."""
+        return None if self._is_live() else frame(file_of(self.title, self.record, self.before, self.source))
 
 
 @check_ranges
