@@ -13,6 +13,7 @@ FOUND: list[tuple[str, bytes]] = [  # names of grammars and contents of files
     ("draw .json", b'{"\\n": null}'),  # the message had two lines, as it had in the next one
     ("lstm/tokenizer.json", b'{"kind": "\\n", "document": "file", "characters": "a"}'),
     ("list of the lab", b'{"family": "lstm", "loss": 1' + 400 * b"0" + b"}"),  # float() overflows
+    ("draw .json", 400 * b"9"),  # float() overflows
     ("labelled/labels-plan.json", b'{"names": [], "minutes": null, "seeds": 1, "labels": []}'),
     ("labelled/labels-plan.json", b'{"names": ["../x"], "minutes": null, "seeds": 1, "labels": []}'),
 ]

@@ -63,7 +63,7 @@ def _read(path: Path) -> dict[str, Any]:
         return {"weights": weights.astype(np.float64), **words}
     except OSError as error:
         raise UserError(f"{path}: cannot be read ({error.strerror or error})") from None
-    except (ValueError, TypeError, RecursionError, EOFError, zipfile.BadZipFile) as error:
+    except (ValueError, TypeError, OverflowError, RecursionError, EOFError, zipfile.BadZipFile) as error:
         raise UserError(
             f"{path}: is not an array of numbers ({_why(error)}); give .npz, .npy or .json"
         ) from None
