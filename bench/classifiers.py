@@ -1,7 +1,8 @@
 """Classifiers beside fastText (the package fasttext-wheel), interleaved on one core.
 
     python bench/classifiers.py                                 labelled text from a seeded grammar
-    python bench/classifiers.py --data train.tsv --test test.tsv [--valid valid.tsv] [--repeats 3]
+    python bench/classifiers.py --data train.tsv --test test.tsv [--valid FILE] [--repeats 3] [--only dan]
+    (bench/labelled_tasks.py makes such files from shared text)
 
 Files are lines label TAB text. Without --test, a fifth of the texts of each label is held out. Each repeat
 trains every model once with another seed. Seconds are those of the processor, for one thread, reading and
@@ -29,6 +30,8 @@ OURS = {
     "regard, bigru max": {"encoder": "bigru", "pool": "max"},
     "regard, dan": {"encoder": "dan", "pool": "mean"},
     "regard, dan with pairs": {"encoder": "dan", "pool": "mean", "bigrams": 20000},
+    "regard, dan with a layer": {"encoder": "dan", "pool": "mean", "layers": 1},
+    "regard, dan with pairs and a layer": {"encoder": "dan", "pool": "mean", "bigrams": 20000, "layers": 1},
 }
 THEIRS = {
     "fastText": {},
@@ -73,12 +76,14 @@ def main() -> None:
     parser.add_argument("--valid")
     parser.add_argument("--test")
     parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--only", nargs="*", default=[""], help="parts of the names of the models to train")
     given = parser.parse_args()
     torch.set_num_threads(1)
     models: dict[str, tuple[Callable[..., float], dict]] = {
         **{name: (ours, options) for name, options in OURS.items()},
         **{name: (theirs, options) for name, options in THEIRS.items()},
     }
+    models = {name: model for name, model in models.items() if any(part in name for part in given.only)}
     figures = {name: list[tuple[float, float]]() for name in models}
     with tempfile.TemporaryDirectory() as folder:
         whole = read_labelled([given.data] if given.data else [])
@@ -97,7 +102,7 @@ def main() -> None:
         low, high = min(accuracies), max(accuracies)
         mean = statistics.fmean(accuracies)
         spread = f"{mean:.4f} ({low:.4f} to {high:.4f})"
-        print(f"{name:<32} accuracy {spread:<26} {statistics.median(seconds):6.1f} s")
+        print(f"{name:<34} accuracy {spread:<26} {statistics.median(seconds):6.1f} s")
 
 
 if __name__ == "__main__":

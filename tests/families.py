@@ -167,7 +167,7 @@ SMALL_CAPTIONER = trained(Captioner, width=5, patch=2)
 ROWS: dict[str, Callable[[], RowModel]] = {
     "embedding": rows(Embedding, width=5),
     "toy-rows": rows(ToyRows),
-    "classifier-dan": labels(encoder="dan", width=7, pool="mean"),
+    "classifier-dan": labels(encoder="dan", width=7, layers=1, pool="mean"),
     "classifier-dan-bigrams": labels(encoder="dan", width=5, layers=0, bigrams=13, pool="mean"),
     "classifier-rnn": labels(encoder="rnn", width=7, pool="last"),
     "classifier-lstm": labels(encoder="lstm", layers=2, width=5, pool="mean"),

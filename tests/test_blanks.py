@@ -152,6 +152,20 @@ def test_look_shows_every_site_and_the_words_of_blanks(run, capsys, tmp_path):
     assert json.loads((tmp_path / "a.json").read_text())["likeliest"][0] == []
 
 
+def test_the_page_of_a_reader_shows_the_words_of_the_chosen_blank(run, tmp_path, open_page):
+    edit = [Scale(site="embedding", words=("girl",), by=0.0)]
+    regard.look(run, "the girl ___ the ___", sites="*", edit=edit, out=tmp_path / "page.html")
+    filled = regard.fill(run, "the girl ___ the ___", edit=edit)[0].blanks[0]
+    words, chance = [one.word for one in filled], filled[0].probability
+    page = open_page(tmp_path / "page.html", "section[aria-label='Words of the blank'] td")
+    blank = page.locator("section[aria-label='Words of the blank']")
+    shown = blank.inner_text()  # of the first blank, which is chosen
+    assert all(word in shown for word in words)
+    assert f"{100 * chance:.0f}%" in shown
+    sites = page.locator("select").first.locator("option").all_inner_texts()
+    assert sites == list(regard.load(run).model.sites())
+
+
 @pytest.mark.parametrize("tokens", ["bpe", "char", "byte"])
 def test_blanks_are_looked_at_in_every_kind_of_token(tmp_path, tokens):
     (tmp_path / "text.txt").write_text(SENTENCES * 5)

@@ -412,7 +412,8 @@ def test_doubts_are_those_of_doubt(lab, lab_runs, edits):
     doubted = regard.doubt(run, TEXT, position=4, edit=edit)
     of = {"run": lab.run("transformer"), "text": TEXT, "edits": edits}
     stages, found = lab.pieces("doubt", {"of": of, "place": 4})
-    assert [(stage["done"], stage["of"]) for stage in stages] == [(0, 3), (1, 3), (2, 3)]
+    done = [stage["done"] for stage in stages]  # the search tells every tenth of its 300 steps
+    assert done == pytest.approx([0.8 * step / 30 for step in range(30)] + [0.8, 0.9])
     assert (found["words"], found["target"]) == (doubted.words, doubted.target)
     assert found["probability"] == pytest.approx(doubted.probability)
     moved = [(one.name, one.divergence, one.most) for one in doubted.moved]
@@ -461,7 +462,7 @@ def test_heads_and_forgetting_are_those_of_the_verbs(lab, lab_runs):
         assert scores == pytest.approx({kind: score.value for kind, score in head.scores.items()})
     stages, found = lab.pieces("forget", {"run": lab.run("transformer")})
     (forgot,) = regard.forget(run).results
-    assert len(stages) == 4
+    assert [stage["done"] for stage in stages] == sorted(stage["done"] for stage in stages)
     assert dict(map(tuple, found["reach"])) == pytest.approx(forgot.reach)
     assert [one["rise"] for one in found["rises"]] == pytest.approx(
         [one.rise for one in forgot.rises], abs=1e-6

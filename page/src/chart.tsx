@@ -1,6 +1,6 @@
 import { count } from "./format";
 
-const WIDTH = 560, HEIGHT = 260, LEFT = 52, RIGHT = 110, TOP = 12, BOTTOM = 34;
+const WIDTH = 560, HEIGHT = 260, LEFT = 58, RIGHT = 130, TOP = 12, BOTTOM = 44;
 
 const SMALLEST = 1e-8; // on an axis of logarithms: what is less is 0 to the eye
 
@@ -40,7 +40,7 @@ export function Lines({ title, across, series, logX = false, logY = false }: Pro
           </g>
         ))}
         {across_.ticks.map((tick) => (
-          <text key={tick} x={across_.at(tick)} y={HEIGHT - BOTTOM + 16} class="axis" text-anchor="middle">
+          <text key={tick} x={across_.at(tick)} y={HEIGHT - BOTTOM + 18} class="axis" text-anchor="middle">
             {count(tick)}
           </text>
         ))}
@@ -57,7 +57,7 @@ export function Lines({ title, across, series, logX = false, logY = false }: Pro
                 </circle>
               ))}
             <text x={WIDTH - RIGHT + 8} y={ends[at]! + 4}>
-              {one.name.length > 15 ? `…${one.name.slice(-14)}` : one.name}
+              {one.name.length > 12 ? `…${one.name.slice(-11)}` : one.name}
             </text>
           </g>
         ))}
@@ -99,7 +99,7 @@ function scale(values: readonly number[], log: boolean, from: number, to: number
 /** Places of names that do not cover each other. */
 function spread(places: readonly number[]): number[] {
   const order = places.map((place, at) => ({ place, at })).sort((a, b) => a.place - b.place);
-  for (let k = 1; k < order.length; k++) order[k]!.place = Math.max(order[k]!.place, order[k - 1]!.place + 15);
+  for (let k = 1; k < order.length; k++) order[k]!.place = Math.max(order[k]!.place, order[k - 1]!.place + 19);
   const below = Math.max(0, (order[order.length - 1]?.place ?? 0) - (HEIGHT - BOTTOM));
   const out = [...places];
   for (const { place, at } of order) out[at] = place - below;

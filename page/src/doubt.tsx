@@ -1,3 +1,4 @@
+import { useSignal } from "@preact/signals";
 import { sequential, signed, type Theme } from "./colour";
 import { useStore } from "./context";
 import { Expected } from "./expected";
@@ -34,14 +35,24 @@ function Prediction({ now, read }: { now: Reading; read: Read }) {
   const last = read.tokens.length - (ended ? 1 : 0);
   const chosen = Math.min(Math.max(1, place.value ?? (ended ? Math.max(1, last - 1) : last)), last);
   const at = read.labels ? 0 : predictedAfter(read, chosen);
+  const label = useSignal<string | null>(null);
   const attends = read.sites.some((site) => site.holds === "weights");
-  const question: DoubtQuestion = { of: { ...now.of!, words: false }, place: at };
+  const question: DoubtQuestion = { of: { ...now.of!, words: false }, place: at, word: read.labels ? label.value : null };
   const { result, of, stage, error } = useMeasure("doubt", attends && !now.error ? question : null);
   return (
     <div class="columns">
       <div class="stage doubt">
         <section aria-label="The prediction">
-          <p class="muted small">{read.labels ? "The label of this text:" : "Choose the word whose prediction is doubted."}</p>
+          <p class="muted small">{read.labels ? "Choose the label whose probability is doubted." : "Choose the word whose prediction is doubted."}</p>
+          {read.labels && (
+            <div class="buttons" role="group" aria-label="Labels to doubt">
+              {read.labels.chances.map((one) => (
+                <button key={one.id} class="quiet" aria-pressed={(label.value ?? likeliest(read.labels!)) === one.token} onClick={() => (label.value = one.token)}>
+                  {visible(one.token)}
+                </button>
+              ))}
+            </div>
+          )}
           {!read.labels && (
             <Tokens
               label="Words to doubt"

@@ -21,7 +21,7 @@ export function useMeasure<K extends keyof Measures>(name: K, question: Measures
   useEffect(() => {
     if (question === null) return;
     const stop = new AbortController();
-    state.value = { ...state.value, stage: { about: "waiting for the model", done: 0, of: 0 }, error: null };
+    state.value = { ...state.value, stage: { about: "waiting for the model", done: null }, error: null };
     const begin = setTimeout(() => {
       channel.measure(name, question, (stage) => (state.value = { ...state.value, stage }), stop.signal).then(
         (result) => (state.value = { result, of: key, stage: null, error: null }),
@@ -45,10 +45,8 @@ export function Working({ stage }: { stage: Stage | null }) {
     <div class="working" role="status">
       {stage && (
         <>
-          <progress {...(stage.of ? { max: stage.of, value: stage.done } : {})} aria-label="Progress of the measurement" />
-          <span>
-            {stage.about[0]!.toUpperCase() + stage.about.slice(1)} …{stage.of > 1 && ` (${stage.done + 1} of ${stage.of})`}
-          </span>
+          <progress {...(stage.done === null ? {} : { max: 1, value: stage.done })} aria-label="Progress of the measurement" />
+          <span>{stage.about[0]!.toUpperCase() + stage.about.slice(1)} …</span>
         </>
       )}
     </div>

@@ -255,8 +255,7 @@ export interface LessonQuestion {
 /** What a long measurement does now. */
 export interface Stage {
   about: string;
-  done: number;
-  of: number;
+  done: number | null;
 }
 
 /** How far the weights of a site can move while the prediction stays. Divergences are in nats. */

@@ -1,6 +1,6 @@
 """The figures of one prediction: how far its attention can move, and other methods that score its words."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -19,9 +19,10 @@ from regard.inside.attribution import (
 from regard.inside.controls import Control
 from regard.inside.image_pictures import panels
 from regard.inside.least_change import LeastChange, least_changes
-from regard.inside.moved_attention import Moved, Row, attention_rows, moved_attention
+from regard.inside.moved_attention import Moved, Row, attention_rows, moving
 from regard.inside.pictures import heat_map
 from regard.inside.record import ShownImage
+from regard.inside.stages import Stage, finished, share_of
 from regard.inside.subject import Subject
 from regard.parts.look import Side
 from regard.tables import Table, TableRows
@@ -90,24 +91,18 @@ def check_epsilon(epsilon: float) -> None:
 
 def doubt_prediction(subject: Subject, epsilon: float, notes: Sequence[str] = ()) -> Doubt:
     """Measure one prediction. Nothing is trained."""
-    *_, done = doubt_stages(subject, epsilon, notes)
-    assert isinstance(done, Doubt)
-    return done
+    return finished(doubt_stages(subject, epsilon, notes))
 
 
-STAGES = (
-    "the weights are moved as far as they can be",
-    "the words are scored by other methods",
-    "the scores are judged",
-)
-
-
-def doubt_stages(subject: Subject, epsilon: float, notes: Sequence[str] = ()) -> Iterator[str | Doubt]:
-    """Yield each of STAGES before it begins, and at last the measurements."""
+def doubt_stages(
+    subject: Subject, epsilon: float, notes: Sequence[str] = ()
+) -> Generator[Stage, None, Doubt]:
+    """Yield each stage before it begins, and return the measurements."""
     check_epsilon(epsilon)
     rows = _rows(subject)
-    yield STAGES[0]
-    moved = moved_attention(subject, rows, epsilon)
+    moved = yield from share_of(
+        "the weights are moved as far as they can be", (0, 0.8), moving(subject, rows, epsilon)
+    )
     sites = subject.model.sites()
     farthest = [
         on_words(subject, rows[name], weights).mean(0)
@@ -115,10 +110,10 @@ def doubt_stages(subject: Subject, epsilon: float, notes: Sequence[str] = ()) ->
         if sites[name].columns == subject.side
     ]
     moved_words = torch.stack(farthest).mean(0).tolist() if farthest else [0.0] * len(subject.names)
-    yield STAGES[1]
+    yield Stage("the words are scored by other methods", 0.8)
     made = attributions(subject, rows)
-    yield STAGES[2]
-    yield Doubt(
+    yield Stage("the scores are judged", 0.9)
+    return Doubt(
         list(subject.names),
         subject.target_name,
         float(np.exp(subject.log_prob)),

@@ -13,7 +13,7 @@ Shape legend: B rows, T positions, G gates, D width.
 import math
 import statistics
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -21,6 +21,7 @@ import torch
 from torch import Tensor, nn
 
 from regard.errors import UserError
+from regard.inside.stages import Stage, finished, share_of
 from regard.inside.word_vectors import Vectors, changed_vectors
 from regard.models.contract import LanguageModel
 from regard.parts.look import Look
@@ -94,23 +95,13 @@ class Forgetting:
 
 def forgetting(run: Run, name: str, sources: Sequence[Source], notes: Sequence[str] = ()) -> Forgetting:
     """Measure one run on a text."""
-    *_, done = forgetting_stages(run, name, sources, notes)
-    assert isinstance(done, Forgetting)
-    return done
-
-
-STAGES = (
-    "gradients of the loss by distant words",
-    "the worth of distant words",
-    "gates and recurrent weights",
-    "the time to read texts of each length",
-)
+    return finished(forgetting_stages(run, name, sources, notes))
 
 
 def forgetting_stages(
     run: Run, name: str, sources: Sequence[Source], notes: Sequence[str] = ()
-) -> Iterator[str | Forgetting]:
-    """Yield each of STAGES before it is measured, and at last the measurements."""
+) -> Generator[Stage, None, Forgetting]:
+    """Yield each stage before it begins, and return the measurements."""
     model = run.language_model
     if model.given is not None:
         raise UserError(
@@ -118,14 +109,12 @@ def forgetting_stages(
         )
     model.eval()
     rows_BT = _rows(run, sources, name)
-    yield STAGES[0]
+    yield Stage("gradients of the loss by distant words", 0)
     reach, first = gradient_reach(model, rows_BT[:GRADIENT_ROWS])
-    yield STAGES[1]
-    loss, rises = context_rises(model, rows_BT)
-    yield STAGES[2]
+    loss, rises = yield from share_of("the worth of distant words", (0.1, 0.9), rising(model, rows_BT))
+    yield Stage("gates, recurrent weights and the time to read", 0.9)
     powers, holds = power_norms(model), gate_products(model, rows_BT[:GRADIENT_ROWS, :-1])
-    yield STAGES[3]
-    yield Forgetting(
+    return Forgetting(
         name,
         model.family,
         loss,
@@ -190,15 +179,20 @@ def gradient_reach(model: LanguageModel, rows_BT: Tensor) -> tuple[dict[int, flo
     return {k: norm / max(norms[1], 1e-300) for k, norm in norms.items()}, norms[1]
 
 
-@torch.inference_mode()
 def context_rises(model: LanguageModel, rows_BT: Tensor) -> tuple[float, list[Rise]]:
     """Return the loss of the last token with its whole context, and the rises after each change."""
+    return finished(rising(model, rows_BT))
+
+
+def rising(model: LanguageModel, rows_BT: Tensor) -> Generator[float, None, tuple[float, list[Rise]]]:
+    """Yield the share of the changes that were measured, and return what `context_rises` does."""
     generator = torch.Generator().manual_seed(1)
     words_BT, targets_B1 = rows_BT[:, 1:-1], rows_BT[:, -1:]
     whole_B = _last_loss(model, words_BT, targets_B1)
-    rises = []
+    rises = list[Rise]()
     for change in CHANGES:
         for beyond in (k for k in CONTEXTS if k < words_BT.shape[1]):
+            yield len(rises) / (len(CHANGES) * len(CONTEXTS))
             far, near = words_BT[:, :-beyond], words_BT[:, -beyond:]
             changed_BT = torch.cat([_changed(far, change, generator), near], 1)
             difference_B = _last_loss(model, changed_BT, targets_B1) - whole_B
@@ -217,6 +211,7 @@ def _changed(far_BT: Tensor, change: str, generator: torch.Generator) -> Tensor:
     return far_BT.gather(1, order_BT)
 
 
+@torch.inference_mode()
 def _last_loss(model: LanguageModel, words_BT: Tensor, targets_B1: Tensor) -> Tensor:
     """(B,): the loss of the last token, in float64."""
     tokens_BT = torch.cat([torch.full_like(targets_B1, model.start), words_BT], 1).to(model.device)

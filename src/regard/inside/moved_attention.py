@@ -13,7 +13,7 @@ Shape legend: W worlds, H heads, K columns, V vocabulary.
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Generator, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,10 +21,12 @@ import torch
 from torch import Tensor
 
 from regard.inside.attention_rows import Recorder, weight_sites
+from regard.inside.stages import finished
 from regard.inside.subject import Subject
 from regard.parts.look import Change, Look, Place
 
 PERMUTATIONS, MIXTURES, STEPS, STARTS = 20, 12, 300, 3
+TOLD = 10  # steps of the search between two of its stages
 RATE, SAFE = (
     0.4,
     0.8,
@@ -143,6 +145,11 @@ def moved_attention(subject: Subject, rows: Mapping[str, Row], epsilon: float) -
 
     The moves are random orders, uniform weights and a search.
     """
+    return finished(moving(subject, rows, epsilon))
+
+
+def moving(subject: Subject, rows: Mapping[str, Row], epsilon: float) -> Generator[float, None, list[Moved]]:
+    """Yield the share of the search that is done, and return what `moved_attention` does."""
     groups: list[tuple[str, ...]] = [(name,) for name in rows]
     if len(groups) > 1:
         groups.append(tuple(rows))
@@ -152,7 +159,7 @@ def moved_attention(subject: Subject, rows: Mapping[str, Row], epsilon: float) -
     tried = [
         _simple(subject, {name: rows[name] for name in group}, own_V, epsilon, generator) for group in groups
     ]
-    _search(subject, rows, own_V, groups, [best for _, best in tried])
+    yield from _search(subject, rows, own_V, groups, [best for _, best in tried])
     return [
         _moved({name: rows[name] for name in group}, *one) for group, one in zip(groups, tried, strict=True)
     ]
@@ -247,7 +254,7 @@ def _search(
     own_V: Tensor,
     groups: list[tuple[str, ...]],
     bests: list[_Best],
-) -> None:
+) -> Iterator[float]:
     """Maximise the divergence by Adam on the scores of the last row. Variation near epsilon has a penalty.
 
     All groups of sites are searched in one batch, with STARTS worlds each, so that more groups cost little
@@ -260,6 +267,8 @@ def _search(
     state, epsilon = subject.prefix(len(group_W)), bests[0].epsilon
     optimiser = torch.optim.Adam(list(scores.values()), lr=RATE)
     for step in range(STEPS):
+        if step % TOLD == 0:
+            yield step / STEPS
         for settings in optimiser.param_groups:
             settings["lr"] = RATE * (1 - step / STEPS)
         worlds = {

@@ -2,7 +2,8 @@
 
     P(label | text) = softmax(U pool(encode(text)))
 
-With the encoder dan, the pooled vector passes through a feed-forward network first (Iyyer et al. 2015).
+With the encoder dan and `layers`, the pooled vector passes through a feed-forward network first (Iyyer et
+al. 2015).
 
 Shape legend: B rows, T positions, D width, L labels.
 """
@@ -66,7 +67,7 @@ class Classifier(Labeller):
         self._labels = label_count
         self.encoder = make_encoder(vocabulary_size + 2, config)
         self.pooling = make_pooling(config.pool, config.width, config.score, config.directions)
-        layers = config.layers if config.encoder == "dan" else 0
+        layers = config.depth if config.encoder == "dan" else 0
         self.layers = nn.ModuleList(Linear(config.width, config.width) for _ in range(layers))
         self.readout = Linear(config.width, label_count)
 

@@ -43,8 +43,8 @@ class EncoderConfig:
 
     encoder: EncoderName = "bilstm"
     """The network that reads the words. bi...: in both directions; transformer: without a mask."""
-    layers: Depth = 1
-    """Number of layers (dan: of the feed-forward network that follows the pooling)."""
+    layers: Depth | None = None
+    """Number of layers (1). dan: of the feed-forward network that follows the pooling (none)."""
     width: Count = 128
     """Number of features of a word vector and of a state. Two directions have half of them each."""
     heads: Count = 4
@@ -57,7 +57,7 @@ class EncoderConfig:
     """Share of features set to zero in training, the same features at every position of a row."""
 
     def __post_init__(self) -> None:
-        if self.encoder != "dan" and not self.layers:
+        if self.encoder != "dan" and self.layers == 0:
             raise UserError("`layers` must be 1 or more, unless `encoder` is dan")
         if self.bigrams and self.encoder != "dan":
             raise UserError(
@@ -73,12 +73,19 @@ class EncoderConfig:
     def trunk(self) -> TrunkConfig:
         """Return the options of the attention blocks."""
         return TrunkConfig(
-            layers=self.layers,
+            layers=self.depth,
             width=self.width,
             heads=self.heads,
             context=self.context,
             dropout=self.dropout,
         )
+
+    @property
+    def depth(self) -> int:
+        """The number of layers that was given, or the encoder's own."""
+        if self.layers is None:
+            return 0 if self.encoder == "dan" else 1
+        return self.layers
 
     @property
     def directions(self) -> int:
@@ -134,7 +141,7 @@ class Recurrent(Encoder):
         self.dropout = config.dropout
         self.embedding = nn.Embedding(tokens, config.width)
         begin_embedding(self.embedding)
-        cell, options = CELLS[config.encoder], (config.layers, config.width, config.dropout)
+        cell, options = CELLS[config.encoder], (config.depth, config.width, config.dropout)
         two_ways = config.directions == 2
         self.one_way = None if two_ways else Recurrence(cell, *options, 0.0)
         self.two_ways = Bidirectional(cell, *options) if two_ways else None

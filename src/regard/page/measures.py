@@ -4,8 +4,8 @@ Each is an iterator: a stage before each part of the work, so that the page show
 questions are answered in between, and at last the result.
 """
 
-from collections.abc import Iterator
-from typing import final
+from collections.abc import Generator, Iterator
+from typing import TypeVar, final
 
 from regard.inside import doubt, forgetting
 from regard.inside.attention_rows import weight_sites
@@ -16,11 +16,14 @@ from regard.inside.least_change import LeastChange
 from regard.inside.moved_attention import attention_rows
 from regard.inside.observe import Reading
 from regard.inside.sense_table import contributions, require_senses, senses_of
+from regard.inside.stages import Stage
 from regard.inside.subject import Subject
 from regard.page import messages, protocol
 from regard.page.answers import picture_of
 from regard.page.readings import Readings
 from regard.runs.run import Run
+
+T = TypeVar("T")
 
 
 @final
@@ -43,11 +46,8 @@ class Measures:
 
     def doubt(self, question: messages.DoubtQuestion) -> Iterator[messages.Stage | messages.Doubted]:
         _, reading, subject = self._prediction(question.of, question.place, question.word)
-        for number, stage in enumerate(doubt.doubt_stages(subject, question.epsilon)):
-            if isinstance(stage, str):
-                yield messages.Stage(stage, number, len(doubt.STAGES))
-            else:
-                yield _doubted(stage, reading)
+        found = yield from _told(doubt.doubt_stages(subject, question.epsilon))
+        yield _doubted(found, reading)
 
     def say(self, question: messages.SayQuestion) -> Iterator[messages.Stage | messages.Said]:
         run, reading, subject = self._prediction(question.of, question.place, None)
@@ -56,14 +56,14 @@ class Measures:
         found = list[LeastChange]()
         searched = changes_of(run, subject, reading, question.say)
         for name in names:
-            yield messages.Stage(f"changes of {name} are searched", len(found), len(names))
+            yield messages.Stage(f"changes of {name} are searched", len(found) / len(names))
             found.append(next(searched))
         yield messages.Said(question.say, list(map(_least_change, found)))
 
     def heads(self, question: messages.HeadsQuestion) -> Iterator[messages.Stage | messages.Heads]:
         if self._heads is None:
             weight_sites(self._readings.run.language_model, "whose heads could be measured")
-            yield messages.Stage("the heads read random sequences and text", 0, 1)
+            yield messages.Stage("the heads read random sequences and text", None)
             self._heads = _heads(head_report(self._readings.run))
         yield self._heads
 
@@ -71,12 +71,7 @@ class Measures:
         if self._forgotten is None:
             run = self._readings.run
             stages = forgetting.forgetting_stages(run, str(run), *forgetting.own_sources(run))
-            for number, stage in enumerate(stages):
-                if isinstance(stage, str):
-                    yield messages.Stage(stage, number, len(forgetting.STAGES))
-                else:
-                    self._forgotten = _forgotten(stage)
-        assert self._forgotten is not None
+            self._forgotten = _forgotten((yield from _told(stages)))
         yield self._forgotten
 
     def senses(self, question: messages.SensesQuestion) -> messages.Senses:
@@ -103,6 +98,16 @@ class Measures:
             return run, *doubted_label(run, of.text, word)
         reading = self._readings.reading(of)
         return run, reading, doubted_prediction(run, reading, word, place)
+
+
+def _told(stages: Generator[Stage, None, T]) -> Generator[messages.Stage, None, T]:
+    """Tell each stage to the page, and return the result."""
+    while True:
+        try:
+            stage = next(stages)
+        except StopIteration as end:
+            return end.value
+        yield messages.Stage(stage.about, stage.done)
 
 
 def _doubted(found: doubt.Doubt, reading: Reading) -> messages.Doubted:

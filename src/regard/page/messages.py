@@ -78,8 +78,7 @@ class Stage:
     """What a long measurement does now."""
 
     about: str
-    done: int  # stages before this one
-    of: int
+    done: float | None  # the share of its work; None: not known
 
 
 @dataclass(frozen=True)

@@ -89,6 +89,8 @@ def _value_type(hint: Any) -> tuple[Any, bool]:
         hint = get_args(hint)[0]
     if get_origin(hint) in (Union, UnionType):
         hint = next(part for part in get_args(hint) if part is not NoneType)
+    if get_origin(hint) is Annotated:  # Count | None
+        hint = get_args(hint)[0]
     return (get_args(hint)[0], True) if get_origin(hint) in (tuple, list) else (hint, False)
 
 
