@@ -58,7 +58,7 @@ def start(work: Path, arguments: list[str], before: Callable[[], None] = lambda:
         os._exit(code)
 
 
-def end(process: int, limit: float = 120.0) -> int:
+def end(process: int, limit: float = 300.0) -> int:
     """Wait for a command. Return its exit code, a negative signal number, or 124 after the time limit."""
     stop = time.monotonic() + limit
     while time.monotonic() < stop:

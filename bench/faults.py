@@ -3,7 +3,8 @@
 After each fault, the last good state must be there: the work is resumed, or begun again, and ends equal, to
 the bit, to work that nothing disturbed. A command that meets a fault ends with one line and exit code 1 or 2.
 
-python bench/faults.py [--minutes 10] [--kills 20] [--small] [--only kills calls sizes others] [--seed N]
+python bench/faults.py [--minutes 10] [--kills 20] [--small] [--only kills calls sizes others]
+                       [--job lstm] [--seed N]
 
 `--small` tries one family of each kind and every thirteenth call; tests/test_faults.py runs it. Prints one
 JSON object: how many cases of each kind were tried, and a line for each that failed. bench/fault_jobs.py has
@@ -231,6 +232,7 @@ def main() -> None:
     parser.add_argument("--minutes", type=float, default=10.0)
     parser.add_argument("--stride", type=int, default=1, help="try every so many calls")
     parser.add_argument("--small", action="store_true")
+    parser.add_argument("--job", default="", help="kill only the works with these letters in their names")
     parser.add_argument("--only", nargs="+", default=["calls", "sizes", "others", "kills"])
     parser.add_argument("--seed", type=int, default=random.randrange(10**6))
     options = parser.parse_args()
@@ -245,6 +247,7 @@ def main() -> None:
     tasks += [("calls", partial(calls, tally, job, 13 if small else options.stride)) for job in writers]
     tasks += [("sizes", partial(sizes, tally, job, limits)) for job in writers]
     killed = [*map(train_job, families), *([] if small else [compared, *export_jobs(), picture_job()])]
+    killed = [job for job in killed if options.job in job.name]
     tasks += [("kills", lambda job=job: kills(tally, job, options.kills, chance)) for job in killed]
     if not small:
         tasks += [

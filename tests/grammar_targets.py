@@ -54,7 +54,7 @@ class Grammar:
         """Try many files. A failure is shrunk to a small file before it is raised."""
 
         @seed(first)
-        @settings(max_examples=many, database=None, deadline=None)
+        @settings(max_examples=many, database=None, deadline=None, report_multiple_bugs=False)
         @given(self.contents)
         def check(content: bytes) -> None:
             tell(self.attempt(content))

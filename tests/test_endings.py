@@ -13,12 +13,13 @@ import pytest
 
 from regard import cli
 from regard.endings import describe, one_line
-from regard.errors import UserError
+from regard.errors import MachineError, UserError
 from regard.inside import charts, drawing, pictures, scatter, sheet
 from regard.inside.record import Record
 from regard.lessons import page as lesson_page
 from regard.lessons.lesson import run_lesson
 from regard.machine import child, streams
+from regard.machine.disk import make_folder
 from regard.page.recording import Source, file_of
 from regard.tables import cell_width, fit, harmless, html_table, visible
 
@@ -206,3 +207,15 @@ def test_texts_from_outside_command_nothing_in_pages_and_pictures(monkeypatch, k
     assert "&lt;script&gt;" in made
     assert not set(made) & set("\x1b\x9b\u202e\u2028")
     assert "<script>" not in made or kind == "report"
+
+
+def test_a_message_that_quotes_a_line_end_stays_one_line():
+    for kind in (UserError, MachineError):
+        assert str(kind("'two\nlines' is\r\nno name")) == "'two lines' is no name"
+
+
+def test_a_folder_below_a_file_is_the_users_mistake(tmp_path):
+    (tmp_path / "file").touch()
+    for name in ("run", "more/run"):
+        with pytest.raises(UserError, match="a part of this path is a file, not a folder; choose another"):
+            make_folder(tmp_path / "file" / name)

@@ -194,7 +194,7 @@ def test_jupyterlab_shows_the_page(browser, folder: Path):
             errors = list[str]()
             page.on("pageerror", lambda error: errors.append(str(error)))
             page.goto(f"{address}lab/tree/book.ipynb?token=t&reset")
-            page.wait_for_selector(".jp-Notebook", timeout=60_000)
+            page.wait_for_selector(".jp-Notebook-ExecutionIndicator[data-status=idle]", timeout=90_000)
             page.evaluate("void jupyterapp.commands.execute('notebook:run-all-cells')")
             first = page.locator(".cell").first
             first.locator(SLIDERS).first.wait_for(timeout=90_000)

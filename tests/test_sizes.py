@@ -164,7 +164,7 @@ def test_a_cache_of_any_size_reads_a_text_in_small_calls():
     model = family_class("lstm")(13, family_class("lstm").Config(width=5, layers=1)).eval()
     sizes = [NeuralCache(model, size, 0.3, 0.2) for size in (2000, 8192, 16384, size)]
     assert [(cached.batch_tokens, cached.row_tokens) for cached in sizes] == [
-        (4096, 1024), (4096, 1024), (2048, 1024), (16, 16)
+        (4096, 1024), (4096, 1024), (2048, 1024), (128, 128)
     ]  # fmt: skip
     ids_N = torch.randint(0, 13, (tokens,), dtype=torch.int32)
     encoded = Encoded(ids_N, torch.tensor([tokens]), tokens, 0)

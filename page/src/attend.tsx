@@ -74,6 +74,11 @@ function Attention({ now, read, of }: { now: Reading; read: Read; of: ReadQuesti
           <>
             <HeatMap {...part} />
             {weighs && <RowWeights {...part} />}
+            {!weighs && store.host.views.includes("memory") && store.info.value?.reads === "text" && (
+              <button class="link" onClick={() => (store.view.value = "memory")}>
+                How far back does this model remember?
+              </button>
+            )}
           </>
         ) : site.row_side === "whole" ? (
           <Pooled {...part} />

@@ -25,6 +25,7 @@ export function Changes({ read, site, head = -1, rows = [] }: Props) {
     ...(site && head >= 0 && site.heads.length > 1 ? { heads: [head] } : {}),
     rows: site ? rows.flatMap((row) => rowPositions(read, site, row)) : [],
   };
+  const repeatable = store.host.asks || !read.image; // a file does not know where its image lies
   const put = (edit: Edit) => store.edit(add(edits.value, edit));
   const copy = async (name: string, what: string) => {
     try {
@@ -93,12 +94,16 @@ export function Changes({ read, site, head = -1, rows = [] }: Props) {
       )}
       {edits.value.length > 0 && info.value && (
         <div class="buttons">
-          <button class="quiet" onClick={() => void copy("command", asCommand(input, edits.value))}>
-            {copied.value === "command" ? "Copied" : "Copy as command"}
-          </button>
-          <button class="quiet" onClick={() => void copy("python", asPython(input, edits.value))}>
-            {copied.value === "python" ? "Copied" : "Copy as Python"}
-          </button>
+          {repeatable && (
+            <>
+              <button class="quiet" onClick={() => void copy("command", asCommand(input, edits.value))}>
+                {copied.value === "command" ? "Copied" : "Copy as command"}
+              </button>
+              <button class="quiet" onClick={() => void copy("python", asPython(input, edits.value))}>
+                {copied.value === "python" ? "Copied" : "Copy as Python"}
+              </button>
+            </>
+          )}
           <button class="quiet" onClick={() => void copy("json", JSON.stringify(edits.value))}>
             {copied.value === "json" ? "Copied" : "Copy as JSON"}
           </button>

@@ -46,7 +46,7 @@ export function OverImage(part: MapProps & { picture: Picture }) {
           </div>
           <figcaption aria-live="polite">
             {seen === null ? (
-              <span class="muted">Point at a region; choose it to change it.</span>
+              <span class="muted">Point at a region{store.host.edits && "; choose it to change it"}.</span>
             ) : (
               <>
                 region {seen}, row {Math.floor(seen / picture.columns) + 1}, column {(seen % picture.columns) + 1}:{" "}
@@ -54,7 +54,7 @@ export function OverImage(part: MapProps & { picture: Picture }) {
               </>
             )}
           </figcaption>
-          <Hide picture={picture} chosen={chosen.value} clear={() => (chosen.value = [])} />
+          {store.host.edits && <Hide picture={picture} chosen={chosen.value} clear={() => (chosen.value = [])} />}
         </figure>
         <div class="bars-of">
           <h2 class="minor">

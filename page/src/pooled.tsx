@@ -1,12 +1,14 @@
 import { useSignal } from "@preact/signals";
 import { average, useNames, useRows } from "./attend";
 import { shareClass } from "./colour";
+import { useStore } from "./context";
 import { bare, percent } from "./format";
 import { Weights, type MapProps } from "./weights";
 
 /** One row of weights for a whole text: the text in the colours of its weights, and a bar for each word. */
 export function Pooled(part: MapProps) {
   const { read, of, site, head } = part;
+  const { host } = useStore();
   const names = useNames(read, site);
   const numbers = useRows(of, site, [0]);
   const over = useSignal<number | null>(null);
@@ -28,7 +30,8 @@ export function Pooled(part: MapProps) {
       </p>
       <Weights {...part} numbers={numbers} hover={(at) => (over.value = at)} />
       <p class="muted small">
-        The label is read from a weighted sum of these words. Drag a bar, or type its number; the other words share the rest.
+        The label is read from a weighted sum of these words.
+        {host.edits && " Drag a bar, or type its number; the other words share the rest."}
       </p>
     </section>
   );

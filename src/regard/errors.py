@@ -3,7 +3,14 @@
 import warnings
 
 
-class UserError(Exception):
+class OneLine(Exception):
+    """An error whose message stays one line, also if it quotes a name with line ends from a file."""
+
+    def __init__(self, message: str):
+        super().__init__(" ".join(message.splitlines()))
+
+
+class UserError(OneLine):
     """The user's mistake (exit code 2). The message is one line that says what to do."""
 
 
@@ -11,7 +18,7 @@ class Busy(UserError):
     """Another process writes into the folder."""
 
 
-class MachineError(Exception):
+class MachineError(OneLine):
     """A failure of the machine: disk, memory, NaN (exit code 1). The message says what to free or lower."""
 
 

@@ -70,7 +70,10 @@ def wait_for_lock(path: Path, why: str) -> Iterator[None]:
 
 def make_folder(folder: Path) -> bool:
     """Make a folder and its parents. Return whether the folder is new."""
-    folder.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        folder.parent.mkdir(parents=True, exist_ok=True)
+    except (FileExistsError, NotADirectoryError):
+        raise UserError(f"{folder}: a part of this path is a file, not a folder; choose another") from None
     try:
         folder.mkdir()
     except FileExistsError:

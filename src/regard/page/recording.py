@@ -27,6 +27,7 @@ from regard.page.protocol import Next, Read, RunInfo, SiteInfo, to_json
 from regard.page.recorded import Packed, RecordedMap, RecordedModel, RecordedVersion, Recording
 from regard.runs.run import Run
 from regard.tables import as_html
+from regard.tokens.word_groups import MARKS
 
 WHOLE, COARSE = 512, 256  # a map of more than 512 positions is recorded as 256 blocks
 FEW = 1 << 18  # numbers; a record with more of them has 8 bits for each
@@ -66,7 +67,10 @@ class Source:
 
     def view(self, record: Record) -> str:
         """Return the view that opens, as in the address bar."""
-        items = {"run": self.name, "text": self.text or " ".join(record.tokens)}
+        items = {
+            "run": self.name,
+            "text": self.text or " ".join(token for token in record.tokens if token not in MARKS),
+        }
         if self.target is not None:
             items["target"] = self.target
         if self.edits:

@@ -73,7 +73,8 @@ Saved = Annotated[Characters | Bytes | Words | Subwords, Field(discriminator="ki
 
 def parse_tokenizer(text: bytes, where: str) -> Tokenizer:
     """Make the tokenizer that `Tokenizer.to_json` described. `where` names the file in errors."""
+    saved: Any = parse_json(Saved, text, where)  # type: ignore[arg-type]
     try:
-        return parse_json(Saved, text, where).tokenizer()  # type: ignore[arg-type]
+        return saved.tokenizer()
     except UserError as error:
         raise UserError(f"{where}: {error}") from None

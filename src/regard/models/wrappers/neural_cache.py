@@ -28,7 +28,7 @@ from regard.parts.recurrence import Packed, pack_left
 from regard.parts.scores import Dot
 
 COMPARED = 1 << 25  # comparisons in a call; caches of up to 8,192 states are read in calls of 4,096 tokens
-FEWEST = 16  # tokens in a call, however large the cache is
+FEWEST = 128  # tokens in a call, however large the cache is
 
 
 @dataclass(frozen=True)
