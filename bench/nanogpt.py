@@ -16,6 +16,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,6 +27,7 @@ import torch
 
 import regard
 from regard.machine.memory import keep_freed_memory
+from regard.machine.timing import Work, interleaved
 from regard.models.contract import LanguageModel, Parts, Prediction, State
 from regard.models.transformer import Transformer
 from regard.probabilities.decoder import Writing, generate
@@ -148,26 +150,30 @@ def losses(nanogpt: Path, work: Path) -> None:
 
 def speed(nanogpt: Path, work: Path) -> None:
     """Tokens a second in the training loop, interleaved. A peer stands beside ours at the same precision."""
-    steps = {
-        f"{name}, {'bf16' if bf16 else 'fp32'}": (their_step(nanogpt, bf16) if peer else our_step(work, bf16))
+    ways = {
+        f"{name}, {'bf16' if bf16 else 'fp32'}": training(make(bf16), name == "ours")
         for bf16 in (False, True)
-        for name, peer in (("nanoGPT", True), ("ours", False))
+        for name, make in (
+            ("nanoGPT", lambda bf16: their_step(nanogpt, bf16)),
+            ("ours", lambda bf16: our_step(work, bf16)),
+        )
     }
-    rates: dict[str, list[float]] = {name: [] for name in steps}
-    for step in steps.values():
-        for _ in range(5):
-            step()
-    for _ in range(PASSES):
-        for name, step in steps.items():
-            began = time.perf_counter()
-            with nullcontext() if "nanoGPT" in name else keep_freed_memory():  # as our trainer does
-                for _ in range(STEPS):
-                    step()
-            rates[name].append(STEPS * 12 * 64 / (time.perf_counter() - began))
-    for name, values in rates.items():
-        peers = rates[name.replace("ours", "nanoGPT")]
-        ratio = statistics.median(v / p for v, p in zip(values, peers, strict=True))
-        print(f"training, {name}: {shown(values)} tokens/s, {ratio:.2f} times nanoGPT", flush=True)
+    speeds = interleaved(ways, PASSES)
+    for name in ways:
+        ratio = speeds.ratio(name, name.replace("ours", "nanoGPT"))
+        print(f"training, {name}: {shown(speeds.passes[name])} tokens/s, {ratio.median:.2f} times nanoGPT")
+
+
+def training(step: Callable[[], None], ours: bool) -> Work:
+    """A pass of some steps. Ours keeps freed memory, as its trainer does."""
+
+    def work() -> float:
+        with keep_freed_memory() if ours else nullcontext():
+            for _ in range(STEPS):
+                step()
+        return STEPS * 12 * 64
+
+    return work
 
 
 def their_step(nanogpt: Path, bf16: bool):

@@ -4,7 +4,7 @@
     learning] [--epochs 20]
 
 speed: its default sizes (2 layers, width 200, dropout 0.2, untied, batch 20, segments of 35 words, 33,278
-    words), interleaved.
+    words), interleaved, both in fp32 and both in bf16 (autocast).
 learning: a tenth of the text, so that a CPU can finish: valid.txt is learned, the first half of test.txt
     chooses the best weights, the
 second half is measured; words seen fewer than three times are <unk> in all of them. 2 layers of 200, tied,
@@ -13,20 +13,20 @@ dropout 0.5, equal epochs. The peer is given as a checkout, not a dependency.
 
 import argparse
 import re
-import statistics
 import subprocess
 import sys
 import tempfile
 import time
 from collections import Counter
+from collections.abc import Callable
 from contextlib import nullcontext
 from pathlib import Path
 
 import torch
 
 import regard
-from regard.machine.device import choose_machine
 from regard.machine.memory import keep_freed_memory
+from regard.machine.timing import Work, interleaved
 from regard.models.recurrent import Lstm
 from regard.tokens.choose import TokenOptions, train_tokenizer
 from regard.tokens.schedule import Corpus, LaneSchedule
@@ -38,7 +38,7 @@ PASSES, STEPS = 5, 12
 BATCH, SEGMENT = 20, 35
 
 
-def their_step(ids: torch.Tensor, size: int):
+def their_step(ids: torch.Tensor, size: int, bf16: bool) -> Callable[[], None]:
     from model import RNNModel
 
     peer = RNNModel("LSTM", size, 200, 200, 2, 0.2, False).train()
@@ -49,8 +49,9 @@ def their_step(ids: torch.Tensor, size: int):
         place = state["place"]
         x, y = data[place : place + SEGMENT], data[place + 1 : place + 1 + SEGMENT].reshape(-1)
         peer.zero_grad()
-        output, hidden = peer(x, tuple(part.detach() for part in state["hidden"]))
-        loss = torch.nn.functional.nll_loss(output, y)
+        with torch.autocast("cpu", torch.bfloat16, enabled=bf16):
+            output, hidden = peer(x, tuple(part.detach() for part in state["hidden"]))
+            loss = torch.nn.functional.nll_loss(output, y)
         loss.backward()
         torch.nn.utils.clip_grad_norm_(peer.parameters(), 0.25)
         for parameter in peer.parameters():
@@ -61,7 +62,7 @@ def their_step(ids: torch.Tensor, size: int):
     return one
 
 
-def our_step(tokenizer, text, bf16: bool):
+def our_step(tokenizer, text, bf16: bool) -> Callable[[], None]:
     model = Lstm(tokenizer.size, Lstm.Config(layers=2, width=200, dropout=0.2, tied=False)).train()
     optimiser = make_optimisers(model, TrainingOptions())[0]
     corpus, schedule = (
@@ -88,27 +89,33 @@ def our_step(tokenizer, text, bf16: bool):
 def speed(options: argparse.Namespace) -> None:
     sys.path.insert(0, str(options.examples / "word_language_model"))
     tokenizer, text = train_tokenizer([(options.data / "train.txt").read_text()], TokenOptions(tokens="word"))
-    steps = {
-        "pytorch/examples": their_step(text.ids_N.long(), tokenizer.size),
-        "ours, fp32": our_step(tokenizer, text, False),
-        "ours, auto": our_step(tokenizer, text, choose_machine("auto").bf16),
-    }
-    rates: dict[str, list[float]] = {name: [] for name in steps}
-    for step in steps.values():
-        step()
-    for _ in range(PASSES):
-        for name, step in steps.items():
-            began = time.perf_counter()
-            with nullcontext() if name == "pytorch/examples" else keep_freed_memory():  # as our trainer does
-                for _ in range(STEPS):
-                    step()
-            rates[name].append(STEPS * BATCH * SEGMENT / (time.perf_counter() - began))
-    for name, values in rates.items():
-        ratio = statistics.median(v / p for v, p in zip(values, rates["pytorch/examples"], strict=True))
-        print(
-            f"{name}: {statistics.median(values):,.0f} [{min(values):,.0f}-{max(values):,.0f}] words/s, "
-            f"{ratio:.2f} times the peer"
+    ways = {
+        f"{name}, {'bf16' if bf16 else 'fp32'}": training(step, name == "ours")
+        for bf16 in (False, True)
+        for name, step in (
+            ("pytorch/examples", their_step(text.ids_N.long(), tokenizer.size, bf16)),
+            ("ours", our_step(tokenizer, text, bf16)),
         )
+    }
+    speeds = interleaved(ways, PASSES)
+    for name in ways:
+        spread, ratio = speeds.spread(name), speeds.ratio(name, name.replace("ours", "pytorch/examples"))
+        print(
+            f"{name}: {spread.median:,.0f} [{spread.low:,.0f}-{spread.high:,.0f}] words/s, "
+            f"{ratio.median:.2f} times the peer"
+        )
+
+
+def training(step: Callable[[], None], ours: bool) -> Work:
+    """A pass of some steps. Ours keeps freed memory, as its trainer does."""
+
+    def work() -> float:
+        with keep_freed_memory() if ours else nullcontext():
+            for _ in range(STEPS):
+                step()
+        return STEPS * BATCH * SEGMENT
+
+    return work
 
 
 def small_text(data: Path, folder: Path) -> int:

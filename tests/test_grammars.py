@@ -3,13 +3,29 @@
 bench/fuzz.py runs the same for an hour with random seeds. Each failure that it found is in FOUND.
 """
 
+import io
+import zipfile
+
 import pytest
 from grammar_targets import Grammar, grammar_targets
 
 EACH, FEW = 30, 8  # files of each format, and of those whose reading takes time
+
+
+def unknown_method() -> bytes:
+    """An archive that says that its part is compressed by a method that nobody knows."""
+    file = io.BytesIO()
+    with zipfile.ZipFile(file, "w") as archive:
+        archive.writestr("weights.npy", b"x")
+    data = bytearray(file.getvalue())
+    data[data.index(b"PK\x01\x02") + 10] = 99
+    return bytes(data)
+
+
 FOUND: list[tuple[str, bytes]] = [  # names of grammars and contents of files
     ("links", b"0-" + 5000 * b"9" + b"\n"),  # Python refuses to read so many digits
     ("draw .npz", b""),  # NumPy raises an EOFError
+    ("draw .npz", unknown_method()),
     ("draw .json", b'{"\\n": null}'),  # the message had two lines, as it had in the next one
     ("lstm/tokenizer.json", b'{"kind": "\\n", "document": "file", "characters": "a"}'),
     ("list of the lab", b'{"family": "lstm", "loss": 1' + 400 * b"0" + b"}"),  # float() overflows

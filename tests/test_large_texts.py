@@ -35,7 +35,10 @@ from regard.tokens.streams import sample, vocabulary
 TEXT = "The cat's 12 mats, sat—on naïve mats.\n\nthe end <unk> café 数学。很好\n \t\n\x0bend\r\n"
 KINDS = {"char": {}, "byte": {}, "word": {}, "bpe": {"bpe_size": 290}}
 DOCUMENTS = ["file", "line", "blank", "row"]
-MARKED = st.text(alphabet=[*sorted(set(TEXT)), "\n", "\n", " ", "'", ROW], min_size=1, max_size=150)
+LETTERS = [*sorted(set(TEXT)), "\n", "\n", " ", "'", ROW]
+MARKED = st.text(alphabet=LETTERS, min_size=1, max_size=150) | st.text(
+    alphabet=["a", "b", "\n", " "], min_size=20, max_size=150
+)
 
 
 def tokenizer(kind: str, document: str):

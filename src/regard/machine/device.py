@@ -58,8 +58,10 @@ def _processor() -> str:
 
 
 def to_device(tensor: torch.Tensor, device: torch.device) -> torch.Tensor:
-    """Copy a CPU tensor to the device. A GPU copies from pinned memory, so that the host does not wait."""
-    return tensor.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else tensor.to(device)
+    """Copy a tensor to the device. A GPU copies from pinned memory, so that the host does not wait."""
+    if device.type == "cuda" and tensor.device.type == "cpu":
+        return tensor.pin_memory().to(device, non_blocking=True)
+    return tensor.to(device)
 
 
 def choose_machine(precision: Precision, threads: int | None = None) -> Machine:

@@ -32,18 +32,17 @@ class Corpus:
     ids_N: Tensor
     ends_D: Tensor
     start: int
-    device: torch.device
     release: Callable[[], None]
 
     @classmethod
     def of(cls, text: Encoded, start: int, device: torch.device) -> "Corpus":
         """Move a text to the device, unless its ids are mapped."""
         if text.release is not nothing:
-            return cls(text.ids_N, text.ends_D, start, device, text.release)
-        return cls(text.ids_N.to(device), text.ends_D.to(device), start, device, nothing)
+            return cls(text.ids_N, text.ends_D, start, text.release)
+        return cls(text.ids_N.to(device), text.ends_D.to(device), start, nothing)
 
     def rows(self, place_BT: Tensor, padding: int) -> tuple[Tensor, Tensor]:
-        """Return the input tokens and the targets at these places, on the device of training."""
+        """Return the input tokens and the targets at these places, where the text is."""
         place_BT = to_device(place_BT, self.ids_N.device)
         real_BT, index_BT = place_BT >= 0, place_BT.clamp(min=0)
         # The input for a target is the token before it, or the start mark at the beginning of a document.
@@ -53,7 +52,7 @@ class Corpus:
         tokens_BT = torch.where(real_BT, read_BT, padding)
         targets_BT = torch.where(real_BT, self.ids_N[index_BT].long(), -1)
         self.release()
-        return to_device(tokens_BT, self.device), to_device(targets_BT, self.device)
+        return tokens_BT, targets_BT
 
 
 WINDOWS = 32  # the number of windows in a piece of a long document

@@ -33,6 +33,7 @@ from regard.text.builtin import BUILT_IN
 from regard.text.documents import Document
 from regard.text.files import read
 from regard.tokens.choose import Kind
+from regard.tokens.shards import encode_sources
 from regard.training.options import TrainingOptions, with_defaults
 from regard.training.task import Listener, ignore_reports
 from regard.verbs.arguments import Files, Names
@@ -306,7 +307,7 @@ def _measured(name: str, seed: int, trained: Trained, test: tuple[str, ...]) -> 
     run, folder = trained.run, trained.run.folder
     assert folder is not None
     began = time.perf_counter()
-    text = run.tokenizer.encode_texts([source.text for source in read(test)])
+    text = encode_sources(run.tokenizer, read(test))
     to_best_device(run.language_model)
     nll_N = token_losses(run.language_model, text)
     result = Result(

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import get_args
 
 from regard.errors import UserError
-from regard.machine.disk import file_hash, write_atomically
+from regard.machine.disk import file_hash, written_beside
 from regard.models import families_that_read, known_family
 from regard.models.model import Model
 from regard.ranges import Count, Positive, Rows
@@ -98,7 +98,8 @@ def write_parts(out: Path, text: Files) -> dict[str, str]:
     for name, part in {"train": first, "valid": valid, "test": test}.items():
         for number, source in enumerate(part, 1):
             path = out / TEXTS / (f"{name}.txt" if number == 1 else f"{name}-{number:05}.txt")
-            write_atomically(path, source.utf8)
+            with written_beside(path) as beside, beside.open("wb") as file:
+                file.writelines(string.encode() for string in source.strings())
             hashes[path.name] = source.sha256
     return hashes
 

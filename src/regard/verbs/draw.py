@@ -1,6 +1,9 @@
 """regard draw FILE: a picture of weights from any tool."""
 
+import lzma
+import struct
 import zipfile
+import zlib
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
@@ -15,6 +18,21 @@ from regard.verbs.options import Argument
 from regard.verbs.parsing import parse
 from regard.verbs.printing import print_json, show
 
+# What NumPy and the standard library raise for damaged numbers, headers and archives. Some archives name a
+# method that Python does not know (NotImplementedError) or say that they are encrypted (RuntimeError).
+UNREADABLE = (
+    ValueError,
+    TypeError,
+    LookupError,
+    ArithmeticError,
+    RuntimeError,
+    EOFError,
+    SyntaxError,
+    struct.error,
+    zlib.error,
+    lzma.LZMAError,
+    zipfile.BadZipFile,
+)
 Weights = Annotated[str | Path | np.ndarray, Argument(Path, positional=True, metavar="FILE")]
 Words = Annotated[Sequence[str] | None, Argument(tuple[str, ...] | None, metavar="WORD")]
 Picture = Annotated[str | Path, Argument(Path, metavar="FILE")]
@@ -63,14 +81,14 @@ def _read(path: Path) -> dict[str, Any]:
         return {"weights": weights.astype(np.float64), **words}
     except OSError as error:
         raise UserError(f"{path}: cannot be read ({error.strerror or error})") from None
-    except (ValueError, TypeError, OverflowError, RecursionError, EOFError, zipfile.BadZipFile) as error:
+    except UNREADABLE as error:
         raise UserError(
             f"{path}: is not an array of numbers ({_why(error)}); give .npz, .npy or .json"
         ) from None
 
 
 def _why(error: Exception) -> str:
-    reason = str(error).splitlines()[0]
+    reason = next(iter(str(error).splitlines()), type(error).__name__)
     return "it is no such file, or holds objects" if "pickle" in reason else reason
 
 

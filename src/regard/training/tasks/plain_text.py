@@ -122,7 +122,7 @@ class TextBatches(Batches):
 
 def text_rows(corpus: Corpus, place_BT: Tensor, padding: int, device: torch.device) -> dict[str, Tensor]:
     """Return the tokens and targets at these places of the text, as inputs of the objective."""
-    tokens_BT, targets_BT = corpus.rows(to_device(place_BT, device), padding)
+    tokens_BT, targets_BT = (to_device(ids_BT, device) for ids_BT in corpus.rows(place_BT, padding))
     return {"tokens_BT": tokens_BT, "targets_BT": targets_BT}
 
 
