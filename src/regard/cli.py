@@ -40,7 +40,7 @@ VERBS = {
     "export": "write a run in another format (ARPA, GPT-2, word2vec)",
     "shards": "list and remove the encoded texts that are kept for the next training",
     "bench": "measure the speed of this machine, and of regard on it beside peers",
-    "list": "list families, recipes, lessons and puzzles",
+    "list": "list families, recipes, lessons, puzzles and benchmarks",
 }
 HELP = """usage: regard VERB [OPTIONS]
 

@@ -17,6 +17,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from regard.benchmarks import NAMES
 from regard.benchmarks.limits import Limits
 from regard.benchmarks.peers import PlainLstm, PlainTransformer, hugging_face
 from regard.inside.observe import Reading, Wanted, observe
@@ -225,16 +226,17 @@ def score_ngrams(limits: Limits) -> Contest:
     return Contest("words", ours, peer, "KenLM (its Python module)")
 
 
-CONTESTS: dict[str, Callable[[Limits], Contest]] = {
-    "train-transformer": train_transformer,
-    "train-lstm": train_lstm,
-    "evaluate": evaluate,
-    "generate-1": generate_rows(1),
-    "generate-16": generate_rows(16),
-    "look": look,
-    "count-ngrams": count_ngrams,
-    "score-ngrams": score_ngrams,
-}
+_MEASURES: tuple[Callable[[Limits], Contest], ...] = (
+    train_transformer,
+    train_lstm,
+    evaluate,
+    generate_rows(1),
+    generate_rows(16),
+    look,
+    count_ngrams,
+    score_ngrams,
+)
+CONTESTS = dict(zip(NAMES, _MEASURES, strict=True))
 
 
 def _training(model: LanguageModel, batch_BT: Callable[[], Tensor], steps: int = STEPS) -> Work:

@@ -1,8 +1,9 @@
-"""regard list: families, recipes with the figure of each, lessons, puzzles."""
+"""regard list: families, recipes with the figure of each, lessons, puzzles, benchmarks."""
 
 from collections.abc import Sequence
 from typing import Any, final
 
+from regard.benchmarks import NAMES
 from regard.lessons.lesson import LESSONS
 from regard.models import FAMILIES, KINDS, family_names
 from regard.tables import Table, TableRows
@@ -32,7 +33,7 @@ def list() -> Names:
         recipes=[*RECIPES],
         lessons=[*LESSONS],
         puzzles=[*PUZZLES],
-        benchmarks=[],
+        benchmarks=[*NAMES],
     )
 
 
@@ -51,3 +52,4 @@ def main(arguments: Sequence[str]) -> None:
         print(f"  {name:<30} {make().figure}")
     print(f"\nlessons (regard lesson NAME): {', '.join(LESSONS)}")
     print(f"\npuzzles (regard puzzle NAME): {', '.join(PUZZLES)}")
+    print(f"\nbenchmarks (regard bench NAME): {', '.join(NAMES)}")
