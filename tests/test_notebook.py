@@ -195,9 +195,19 @@ def test_jupyterlab_shows_the_page(browser, folder: Path):
             page.on("pageerror", lambda error: errors.append(str(error)))
             page.goto(f"{address}lab/tree/book.ipynb?token=t&reset")
             page.wait_for_selector(".jp-Notebook-ExecutionIndicator[data-status=idle]", timeout=90_000)
-            page.evaluate("void jupyterapp.commands.execute('notebook:run-all-cells')")
+            page.wait_for_timeout(4000)  # the notebook's session is not ready as soon as its kernel is idle
+            run_all = "void jupyterapp.commands.execute('notebook:run-all-cells')"
+            page.evaluate(run_all)
             first = page.locator(".cell").first
-            first.locator(SLIDERS).first.wait_for(timeout=90_000)
+            end = time.monotonic() + 90
+            while not first.locator(SLIDERS).count() and time.monotonic() < end:
+                for button in page.locator(
+                    ".jp-Dialog .jp-mod-accept"
+                ).all():  # JupyterLab may ask for the kernel
+                    button.click()
+                    page.wait_for_timeout(4000)
+                    page.evaluate(run_all)
+                page.wait_for_timeout(300)
             first.locator(SLIDERS).nth(2).focus()
             page.keyboard.press("PageUp")
             first.locator(".compared tbody tr").first.wait_for()
@@ -215,7 +225,10 @@ def _address(runtime: Path) -> str:
     while time.monotonic() < end:
         for info in runtime.glob("jpserver-*.json"):
             address = json.loads(info.read_text())["url"]
-            with urllib.request.urlopen(f"{address}api?token=t", timeout=20):
-                return str(address)
+            try:
+                with urllib.request.urlopen(f"{address}api?token=t", timeout=20):
+                    return str(address)
+            except OSError:  # the file comes before the server listens
+                break
         time.sleep(0.3)
     raise AssertionError("JupyterLab does not answer")
