@@ -89,7 +89,7 @@ def _write_rows(folder: Path, pictures: np.ndarray, labels: np.ndarray, count: i
     folder.mkdir(parents=True)
     captions, boxes = [], []
     for number in range(count):
-        row_YX, words, left = np.zeros((HEIGHT, WIDTH), np.uint8), [], 0
+        row_YX, words, left = np.zeros((HEIGHT, WIDTH), np.uint8), list[str](), 0
         for _ in range(generator.integers(3, 6)):
             chosen = int(generator.integers(len(labels)))
             x, y = left + int(generator.integers(0, 3)), int(generator.integers(0, HEIGHT - 7))

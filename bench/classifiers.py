@@ -16,6 +16,7 @@ import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -25,7 +26,7 @@ from regard.runs.labelled import require_labeller
 from regard.text.labelled import Labelled, hold_out, read_labelled
 from regard.tokens.rows import encode_rows
 
-OURS = {
+OURS: dict[str, dict[str, Any]] = {
     "regard, default": {},
     "regard, bigru max": {"encoder": "bigru", "pool": "max"},
     "regard, dan": {"encoder": "dan", "pool": "mean"},
@@ -33,7 +34,7 @@ OURS = {
     "regard, dan with a layer": {"encoder": "dan", "pool": "mean", "layers": 1},
     "regard, dan with pairs and a layer": {"encoder": "dan", "pool": "mean", "bigrams": 20000, "layers": 1},
 }
-THEIRS = {
+THEIRS: dict[str, dict[str, Any]] = {
     "fastText": {},
     "fastText, tuned as its tutorial": {"wordNgrams": 2, "lr": 1.0, "epoch": 25},
 }

@@ -129,7 +129,7 @@ def fail_at(number: int, act: Callable[[str], None], hit: Path) -> Callable[[], 
 
         for name in CALLS:
             setattr(os, name, wrapped(name, getattr(os, name)))
-        Path.write_bytes = wrapped("write_bytes", Path.write_bytes, half=True)  # type: ignore[method-assign]
+        Path.write_bytes = wrapped("write_bytes", Path.write_bytes, half=True)
         disk.save_file = wrapped("save_file", disk.save_file, half=True)
 
     return patch
@@ -248,7 +248,7 @@ def main() -> None:
     tasks += [("sizes", partial(sizes, tally, job, limits)) for job in writers]
     killed = [*map(train_job, families), *([] if small else [compared, *export_jobs(), picture_job()])]
     killed = [job for job in killed if options.job in job.name]
-    tasks += [("kills", lambda job=job: kills(tally, job, options.kills, chance)) for job in killed]
+    tasks += [("kills", partial(kills, tally, job, options.kills, chance)) for job in killed]
     if not small:
         tasks += [
             ("calls", lambda: calls(tally, compared, 3)),
