@@ -6,7 +6,7 @@ import torch.nn.functional as F
 
 from regard.parts import products
 
-ROWS, INPUTS, OUTPUTS = 23, 17, 29
+ROWS, INPUTS, OUTPUTS = 37, 17, 41
 
 
 @pytest.fixture
