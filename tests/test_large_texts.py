@@ -385,6 +385,41 @@ def test_shards_are_listed_and_removed(tmp_path, cache, small_pieces):
     assert regard.shards(remove="all").shards == ()
 
 
+def test_only_files_of_a_shard_are_removed(tmp_path, cache, small_pieces):
+    sources, made = large_source(tmp_path), MADE["byte", "file"]
+    expected = encode_sources(made, sources).ids_N.tolist()
+    (shard,) = cache.iterdir()
+    (cache / "thesis").mkdir()
+    mine = cache / "thesis" / "ids.bin", shard / "notes.txt"
+    for path in mine:
+        path.write_text("mine")
+    assert [each.name for each in regard.shards().shards] == [shard.name]
+    with pytest.raises(UserError, match="holds files that regard did not write"):
+        regard.shards(remove="all")
+    with (  # the shard is not whole any more
+        pytest.warns(Notice, match="is damaged"),
+        pytest.raises(UserError, match="holds files that regard did not write"),
+    ):
+        encode_sources(made, sources)
+    assert [path.read_text() for path in mine] == ["mine", "mine"]
+    mine[1].unlink()
+    with pytest.warns(Notice, match="is damaged"):
+        assert encode_sources(made, sources).ids_N.tolist() == expected
+
+
+def test_what_a_killed_process_left_is_removed(tmp_path, cache, small_pieces):
+    sources, made = large_source(tmp_path), MADE["byte", "file"]
+    encode_sources(made, sources)
+    (shard,) = cache.iterdir()
+    left = cache / f".regard-{shard.name}.7.tmp"
+    left.mkdir()
+    (left / ".regard-shard.json.7.tmp").write_text("{")
+    (shard / "ids.bin").unlink()
+    with pytest.warns(Notice, match="is damaged"):
+        encode_sources(made, sources)
+    assert [path.name for path in cache.iterdir()] == [shard.name]
+
+
 def test_the_verb_prints_shards(regard_cli, tmp_path, cache, small_pieces):
     encode_sources(MADE["byte", "file"], large_source(tmp_path))
     assert "tokens (byte, a document is a file)" in regard_cli("shards").stdout

@@ -90,12 +90,19 @@ def remove_begun(folder: Path, names: Iterable[str], created: bool) -> None:
 
     Anything else stays, and keeps the folder.
     """
+    if created:
+        remove_files(folder, (*names, LOCK))
+    else:
+        for name in names:
+            (folder / name).unlink(missing_ok=True)
+
+
+def remove_files(folder: Path, names: Iterable[str]) -> None:
+    """Remove files of a folder by their names, and the folder, unless it holds something else."""
     for name in names:
         (folder / name).unlink(missing_ok=True)
-    if created:
-        (folder / LOCK).unlink(missing_ok=True)
-        with suppress(OSError):  # the folder holds something else
-            folder.rmdir()
+    with suppress(OSError):  # the folder holds something else, or is gone
+        folder.rmdir()
 
 
 def write_atomically(path: Path, data: bytes) -> None:

@@ -12,7 +12,7 @@ import hashlib
 import json
 import mmap
 import os
-import shutil
+import re
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
@@ -27,7 +27,16 @@ from torch import Tensor
 from regard.boundary import parse_json, read_bytes
 from regard.errors import MachineError, UserError, notify
 from regard.machine.cache import cache_folder
-from regard.machine.disk import BEGUN, file_hash, flush, lock_file, wait_for_lock, write_json
+from regard.machine.disk import (
+    BEGUN,
+    file_hash,
+    flush,
+    is_begun,
+    lock_file,
+    remove_files,
+    wait_for_lock,
+    write_json,
+)
 from regard.ranges import Count, Size
 from regard.text.documents import Document
 from regard.text.files import Source
@@ -35,7 +44,8 @@ from regard.tokens.contract import Encoded, Tokenizer
 from regard.tokens.encoding import encode_strings
 
 FORMAT = 1
-IDS, ENDS, ABOUT = "ids.bin", "ends.bin", "shard.json"
+NAME = re.compile("[0-9a-f]{32}")  # of the folder of a shard
+FILES = IDS, ENDS, ABOUT = "ids.bin", "ends.bin", "shard.json"
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
@@ -102,7 +112,8 @@ class KeptShard:
 
 def kept_shards() -> list[KeptShard]:
     """Return the shards in the cache, the last used first. What a killed process left has only a size."""
-    folders = [path for path in shards_folder().glob("*") if path.is_dir()]
+    ours = (path for path in shards_folder().glob("*") if NAME.fullmatch(path.name) or is_begun(path.name))
+    folders = [path for path in ours if path.is_dir()]
     return [_kept(folder) for folder in sorted(folders, key=lambda folder: -folder.stat().st_mtime)]
 
 
@@ -121,7 +132,19 @@ def remove_shard(name: str) -> None:
     """Remove a shard. A process that reads it keeps its files until it ends."""
     folder = shards_folder() / name
     with lock_file(_lock(folder), folder):
-        shutil.rmtree(folder)
+        _clear(folder)
+
+
+def _remove_ours(folder: Path) -> None:
+    """Remove the files of a shard and what a killed process left of them. Other files stay."""
+    begun = [path.name for path in folder.glob(f"{BEGUN}*") if is_begun(path.name)]
+    remove_files(folder, (*FILES, *begun))
+
+
+def _clear(folder: Path) -> None:
+    _remove_ours(folder)
+    if folder.exists():
+        raise UserError(f"{folder}: holds files that regard did not write, which stay; move them elsewhere")
 
 
 def _lock(folder: Path) -> Path:
@@ -174,7 +197,7 @@ class _Mapped:
 def _write(tokenizer: Tokenizer, sources: Sequence[Source], folder: Path) -> None:
     """Encode the texts into a folder beside, and rename it."""
     for left in folder.parent.glob(f"{BEGUN}{folder.name}.*.tmp"):  # of a process that died
-        shutil.rmtree(left)
+        _remove_ours(left)
     beside = folder.with_name(f"{BEGUN}{folder.name}.{os.getpid()}.tmp")
     beside.mkdir()
     try:
@@ -192,11 +215,11 @@ def _write(tokenizer: Tokenizer, sources: Sequence[Source], folder: Path) -> Non
             sha256={file: file_hash(beside / file) for file in (IDS, ENDS)},
         )
         write_json(asdict(shard), beside / ABOUT)
-        shutil.rmtree(folder, ignore_errors=True)  # a damaged one
+        _clear(folder)  # a damaged one
         os.replace(beside, folder)
         flush(folder.parent)
     finally:
-        shutil.rmtree(beside, ignore_errors=True)
+        _remove_ours(beside)
 
 
 def _write_ids(

@@ -11,7 +11,6 @@ import itertools
 import json
 import os
 import re
-from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, final
@@ -23,13 +22,14 @@ from torch import Tensor
 
 from regard.boundary import parse_json
 from regard.errors import UserError, notify
-from regard.machine.disk import BEGUN, file_hash, flush, write_tensors
+from regard.machine.disk import BEGUN, file_hash, flush, remove_files, write_tensors
 from regard.models.contract import LanguageModel, State
 from regard.models.model import Model, as_kind
 from regard.training.task import Progress
 from regard.training.weights import BestWeights, with_prefix
 
 TENSORS, PROGRESS, HASH, OWN = "tensors.safetensors", "progress.json", "sha256", "own_sha256"
+FILES = (TENSORS, PROGRESS)  # of a checkpoint
 UNFINISHED = f"{BEGUN}checkpoint.tmp"
 KEEP = 2  # the number of checkpoints; the second newest is used if the newest is damaged
 
@@ -108,10 +108,10 @@ def save_checkpoint(out: Path, step: int, tensors: dict[str, Tensor], progress: 
         os.rename(temporary, folder)
         flush(out)  # before an older checkpoint goes
     except BaseException:
-        _remove(temporary)
+        remove_files(temporary, FILES)
         raise
     for older in checkpoints(out)[:-KEEP]:
-        _remove(older)
+        remove_files(older, FILES)
 
 
 def load_checkpoint(out: Path) -> tuple[dict[str, Tensor], Progress] | None:
@@ -174,15 +174,7 @@ def set_aside(folder: Path) -> Path:
 def remove_checkpoints(out: Path) -> None:
     """Remove all checkpoints of a finished run: its model holds what they hold."""
     for folder in checkpoints(out):
-        _remove(folder)
-
-
-def _remove(folder: Path) -> None:
-    """Remove a checkpoint that is not needed any more. Whatever else lies in its folder stays."""
-    for name in (TENSORS, PROGRESS):
-        (folder / name).unlink(missing_ok=True)
-    with suppress(OSError):  # the folder holds something else
-        folder.rmdir()
+        remove_files(folder, FILES)
 
 
 def checkpoints(out: Path) -> list[Path]:
