@@ -69,7 +69,8 @@ def bertviz() -> None:
     except ImportError as error:
         print(f"bertviz: not measured ({error})")
         return
-    model = GPT2Model(GPT2Config(n_positions=256, attn_implementation="eager")).eval()  # type: ignore[call-arg]
+    config = GPT2Config(n_positions=256, attn_implementation="eager")  # type: ignore[call-arg]
+    model = GPT2Model(config).eval()
     tokens = list(text_of(257))
     began = time.perf_counter()
     with torch.no_grad():

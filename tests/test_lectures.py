@@ -10,6 +10,8 @@ ROOT = Path(__file__).parent.parent
 
 
 def lectures():
+    if str(ROOT / "bench") not in sys.path:
+        sys.path.append(str(ROOT / "bench"))  # its items are a file beside it
     spec = importlib.util.spec_from_file_location("lectures", ROOT / "bench" / "lectures.py")
     assert spec is not None
     assert spec.loader is not None

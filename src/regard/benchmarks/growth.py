@@ -1,4 +1,4 @@
-"""How time and memory grow with the length of a text, the width, the vocabulary, the batch and the corpus.
+"""The growth of time and memory with the length of a text, width, vocabulary, batch and corpus.
 
 Memory is what a training step keeps for its backward pass, in bytes, or the size of the tables that an n-gram
 model learns. Both are counted, not sampled.

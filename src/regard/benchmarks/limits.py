@@ -1,4 +1,4 @@
-"""What this machine can do at most: floating-point operations and bytes a second, both measured."""
+"""The limits of this machine: floating-point operations and bytes a second, both measured."""
 
 from dataclasses import dataclass
 

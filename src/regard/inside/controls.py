@@ -57,7 +57,7 @@ class Control:
 
 
 class Reader(ABC, Generic[M]):
-    """How a kind of model is read."""
+    """The functions by which the controls read one kind of model."""
 
     @abstractmethod
     def log_probs(self, model: M, tokens_BT: Tensor, look: Look | None = None) -> Tensor:

@@ -12,7 +12,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Stage:
-    """What a measurement does next, and the share of its work that is done."""
+    """The next part of a measurement, and the share of its work that is done."""
 
     about: str
     done: float

@@ -116,7 +116,8 @@ def _guesses(walk: Walk, hidden_TD: Tensor) -> Step:
     """The probability of the names of the text, if the model had to say the next word at each position."""
     model = walk.run.language_model
     names = [word for word in walk.words[1:] if word[0].isupper()]
-    chances_TV = model.readout(hidden_TD[None], model.embedding).log_probs()[0].exp()  # type: ignore[operator]
+    prediction = model.readout(hidden_TD[None], model.embedding)  # type: ignore[operator]
+    chances_TV = prediction.log_probs()[0].exp()
     lines = {name: numbers(chances_TV[:, walk.run.tokenizer.prompt(name)[0]]) for name in names}
     return Step(
         "What it would say at each word",

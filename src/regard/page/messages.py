@@ -12,7 +12,7 @@ Setting = Annotated[str, Field(max_length=2000)]
 
 @dataclass(frozen=True)
 class DoubtQuestion:
-    """How far attention can move at a prediction, and what other methods say of its words."""
+    """Asks how far attention can move at a prediction, and what other methods say of its words."""
 
     of: ReadQuestion
     place: Count  # the position after which the word is predicted; not for labels
@@ -22,7 +22,7 @@ class DoubtQuestion:
 
 @dataclass(frozen=True)
 class SayQuestion:
-    """The least change of attention that makes the model say a word, or give a label."""
+    """Asks for the least change of attention that makes the model say a word, or give a label."""
 
     of: ReadQuestion
     place: Count
@@ -31,14 +31,14 @@ class SayQuestion:
 
 @dataclass(frozen=True)
 class HeadsQuestion:
-    """What each head of a model does."""
+    """Asks for the scores and the label of each head."""
 
     run: Name
 
 
 @dataclass(frozen=True)
 class ForgetQuestion:
-    """How far back a model remembers."""
+    """Asks how far back a model remembers."""
 
     run: Name
 
@@ -75,7 +75,7 @@ class LessonQuestion:
 
 @dataclass(frozen=True)
 class Stage:
-    """What a long measurement does now."""
+    """The stage of a long measurement, and the share of its work that is done."""
 
     about: str
     done: float | None  # the share of its work; None: not known
@@ -83,7 +83,7 @@ class Stage:
 
 @dataclass(frozen=True)
 class MovedWeights:
-    """How far the weights of a site can move while the prediction stays. Divergences are in nats."""
+    """The farthest weights of a site with which the prediction stays. Divergences are in nats."""
 
     name: str
     divergence: float
@@ -164,7 +164,7 @@ class HeadScore:
 
 @dataclass(frozen=True)
 class HeadInfo:
-    """What a head does."""
+    """The scores and the label of a head."""
 
     site: str
     head: int
@@ -175,7 +175,7 @@ class HeadInfo:
 
 @dataclass(frozen=True)
 class Heads:
-    """What each head does, with the definitions of the labels."""
+    """The scores and labels of all heads, with the definitions of the labels."""
 
     heads: list[HeadInfo]
     kinds: dict[str, str]
@@ -194,7 +194,7 @@ class Rise:
 
 @dataclass(frozen=True)
 class Forgotten:
-    """How far back a model remembers. Curves are (distance, number)."""
+    """The reach of a model. Curves are (distance, number)."""
 
     loss: float
     words: int

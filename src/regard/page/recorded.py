@@ -42,7 +42,7 @@ class RecordedMap:
 
 @dataclass(frozen=True)
 class RecordedVersion:
-    """What a model said with or without the edits."""
+    """A model's recorded answers, with or without the edits."""
 
     read: Read
     maps: dict[str, RecordedMap]
@@ -50,7 +50,7 @@ class RecordedVersion:
 
 @dataclass(frozen=True)
 class RecordedModel:
-    """What a model said about a text."""
+    """A model's recorded answers about a text."""
 
     info: RunInfo
     after: RecordedVersion

@@ -1,5 +1,6 @@
-"""What tokenizers learn from large texts, which are read once in bounded memory: the characters, the
-vocabulary, and a sample.
+"""The characters, the vocabulary and a sample of large texts, for tokenizers that learn from them.
+
+A text is read once, in bounded memory.
 """
 
 import struct

@@ -18,7 +18,7 @@ from regard.verbs.options import Argument
 from regard.verbs.parsing import parse
 from regard.verbs.printing import print_json, show
 
-# What NumPy and the standard library raise for damaged numbers, headers and archives. Some archives name a
+# NumPy and the standard library raise these for damaged numbers, headers and archives. Some archives name a
 # method that Python does not know (NotImplementedError) or say that they are encrypted (RuntimeError).
 UNREADABLE = (
     ValueError,

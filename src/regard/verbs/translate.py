@@ -238,7 +238,8 @@ def _filter(call: Call) -> None:
     rest = {name: value for name, value in call.values.items() if name not in ("run", "text", "edit")}
     for number, data in enumerate(sys.stdin.buffer, 1):
         line = decode(data, f"standard input, line {number}").rstrip("\r\n")
-        _print(translate(run, line, **rest)[0] if line.strip() else [], call.values["count"])  # type: ignore[index]
+        best = translate(run, line, **rest)[0] if line.strip() else []  # type: ignore[index]
+        _print(best, call.values["count"])
 
 
 def _print(best: list[Translation], count: int) -> None:
