@@ -203,7 +203,7 @@ export interface Answer {
   result: unknown;
 }
 
-/** How far attention can move at a prediction, and what other methods say of its words. */
+/** Asks how far attention can move at a prediction, and what other methods say of its words. */
 export interface DoubtQuestion {
   of: ReadQuestion;
   place: number;
@@ -211,19 +211,19 @@ export interface DoubtQuestion {
   epsilon?: number;
 }
 
-/** The least change of attention that makes the model say a word, or give a label. */
+/** Asks for the least change of attention that makes the model say a word, or give a label. */
 export interface SayQuestion {
   of: ReadQuestion;
   place: number;
   say: string;
 }
 
-/** What each head of a model does. */
+/** Asks for the scores and the label of each head. */
 export interface HeadsQuestion {
   run: string;
 }
 
-/** How far back a model remembers. */
+/** Asks how far back a model remembers. */
 export interface ForgetQuestion {
   run: string;
 }
@@ -252,13 +252,13 @@ export interface LessonQuestion {
   inputs: Record<string, string>;
 }
 
-/** What a long measurement does now. */
+/** The stage of a long measurement, and the share of its work that is done. */
 export interface Stage {
   about: string;
   done: number | null;
 }
 
-/** How far the weights of a site can move while the prediction stays. Divergences are in nats. */
+/** The farthest weights of a site with which the prediction stays. Divergences are in nats. */
 export interface MovedWeights {
   name: string;
   divergence: number;
@@ -325,7 +325,7 @@ export interface HeadScore {
   chance: number;
 }
 
-/** What a head does. */
+/** The scores and the label of a head. */
 export interface HeadInfo {
   site: string;
   head: number;
@@ -334,7 +334,7 @@ export interface HeadInfo {
   scores: HeadScore[];
 }
 
-/** What each head does, with the definitions of the labels. */
+/** The scores and labels of all heads, with the definitions of the labels. */
 export interface Heads {
   heads: HeadInfo[];
   kinds: Record<string, string>;
@@ -349,7 +349,7 @@ export interface Rise {
   error: number;
 }
 
-/** How far back a model remembers. Curves are (distance, number). */
+/** The reach of a model. Curves are (distance, number). */
 export interface Forgotten {
   loss: number;
   words: number;
@@ -455,13 +455,13 @@ export interface RecordedMap {
   coarse: Packed | null;
 }
 
-/** What a model said with or without the edits. */
+/** A model's recorded answers, with or without the edits. */
 export interface RecordedVersion {
   read: Read;
   maps: Record<string, RecordedMap>;
 }
 
-/** What a model said about a text. */
+/** A model's recorded answers about a text. */
 export interface RecordedModel {
   info: RunInfo;
   after: RecordedVersion;
