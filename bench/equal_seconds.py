@@ -1,4 +1,4 @@
-"""The losses that two recipes of a Transformer reach in the same seconds: our defaults, and nanoGPT's choices.
+"""The losses after equal seconds of two recipes of a Transformer: our defaults, and nanoGPT's choices.
 
     OMP_NUM_THREADS=1 python bench/equal_seconds.py --text ../shared/data/tinyshakespeare/input.txt
 
