@@ -41,7 +41,7 @@ def joined(describe: Describe = plain) -> Iterator[Ranks]:
         yield current_ranks()
         return
     place = read_place()
-    store = dist.PrefixStore(f"regard/{place.attempt}/{next(GREETINGS)}", _open_store(place))
+    store = dist.PrefixStore(f"regard/{place.attempt}/{next(GREETINGS)}", open_store(place))
     lifeline = _greet(place, store)
     try:
         _choose_gpu(place)
@@ -63,7 +63,7 @@ def joined(describe: Describe = plain) -> Iterator[Ranks]:
     dist.destroy_process_group()
 
 
-def _open_store(place: Place) -> dist.Store:
+def open_store(place: Place) -> dist.Store:
     """Connect to the store in which the ranks find each other: torchrun's, or one of rank 0."""
     where = f"{place.host}:{place.port}"
     try:
@@ -78,7 +78,7 @@ def _open_store(place: Place) -> dist.Store:
         if "EADDRINUSE" in str(error):
             other = "choose another with torchrun --master-port"
             raise UserError(f"port {place.port} of {place.host} is in use: {other}") from None
-        reason = next(iter(str(error).splitlines()), "")[:200]
+        reason = str(error).partition("\n")[0][:200]
         raise MachineError(f"rank {place.rank} cannot reach rank 0 at {where} ({reason})") from None
 
 
@@ -92,7 +92,7 @@ def _greet(place: Place, store: dist.Store) -> Lifeline:
         if answer["error"]:
             raise UserError(answer["error"])
         return Spoke(place.rank, place.host, answer["port"], answer["token"], answer["where"])
-    error = _wait_for_all(store, place.ranks)
+    error = wait_for_all(store, place.ranks)
     hellos = {} if error else {rank: json.loads(store.get(f"hello/{rank}")) for rank in range(place.ranks)}
     error = error or _different_versions(hellos)
     if error:
@@ -114,7 +114,7 @@ def _answer(store: dist.Store) -> bytes:
     return store.get("answer")
 
 
-def _wait_for_all(store: dist.Store, ranks: int) -> str:
+def wait_for_all(store: dist.Store, ranks: int) -> str:
     """Wait until every rank has come. Return a mistake, or nothing."""
     missing, began, noticed = list(range(ranks)), time.monotonic(), False
     while missing := [rank for rank in missing if not store.check([f"hello/{rank}"])]:
