@@ -1,0 +1,70 @@
+"""Sorts rows of whole numbers that are larger than memory, with DuckDB, which spills to disk.
+
+Shape legend: R rows.
+"""
+
+from collections.abc import Iterable, Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from regard.errors import MachineError, OneLine, UserError
+from regard.machine.spill import disk_full
+
+DATABASE = "rows.db"
+Rows = list[np.ndarray]  # (R) for each column
+
+
+def sort_rows(
+    rows: Iterable[Rows], columns: int, folder: Path, memory: int, threads: int, size: int
+) -> Iterator[Rows]:
+    """Yield the rows in ascending order, at most `size` at a time.
+
+    The rows are pieces of any length. DuckDB takes `memory` bytes, and spills into `folder`.
+    """
+    try:
+        import duckdb
+    except ImportError:
+        raise UserError("`memory` needs DuckDB, which is not installed: pip install 'regard[large]'") from None
+    names = [f"c{number}" for number in range(columns)]
+    settings = {
+        "memory_limit": f"{memory}B",
+        "temp_directory": str(folder),
+        "threads": threads,
+    }
+    try:
+        with closing(duckdb.connect(folder / DATABASE, config=settings)) as database:
+            yield from _sorted(database, rows, names, size)
+    except duckdb.Error as error:
+        raise _failure(error, folder, memory) from None
+    finally:
+        for path in folder.glob(f"{DATABASE}*"):
+            path.unlink()
+
+
+def _sorted(database: Any, rows: Iterable[Rows], names: list[str], size: int) -> Iterator[Rows]:
+    listed = ", ".join(names)
+    database.execute(f"CREATE TABLE rows ({', '.join(f'{name} BIGINT' for name in names)})")
+    for piece in rows:
+        chunk = dict(zip(names, piece, strict=True))  # DuckDB finds it by its name
+        database.execute(f"INSERT INTO rows SELECT {listed} FROM chunk")
+        del chunk
+    database.execute(f"CREATE TABLE sorted AS SELECT {listed} FROM rows ORDER BY {listed}")
+    database.execute("DROP TABLE rows")
+    (total,) = database.execute("SELECT count(*) FROM sorted").fetchone()
+    for first in range(0, total, size):
+        found = database.execute(
+            f"SELECT {listed} FROM sorted WHERE rowid >= {first} AND rowid < {first + size}"
+        ).fetchnumpy()
+        yield [found[name] for name in names]
+
+
+def _failure(error: Exception, folder: Path, memory: int) -> OneLine:
+    text = str(error)
+    if "No space left" in text or "max_temp_directory_size" in text:
+        return disk_full(folder)
+    if "memory" in text.lower():
+        return UserError(f"`memory` is too small for DuckDB, which has {memory / 1e6:.0f} MB of it: give more")
+    return MachineError(f"DuckDB failed while n-grams were counted ({text.splitlines()[0]})")
