@@ -32,7 +32,7 @@ class Column:
     def append(self, values_K: Tensor) -> None:
         """Write numbers at the end."""
         with self._path.open("ab") as file:
-            file.write(memoryview(values_K.to(self.dtype).numpy()))
+            file.write(values_K.to(self.dtype).numpy().data)
         self._length += len(values_K)
 
     def read(self, first: int, last: int) -> Tensor:
@@ -101,4 +101,4 @@ class TensorFile:
         """Write the next numbers of a tensor."""
         with self._path.open("r+b") as file:
             file.seek(self._next[name])
-            self._next[name] += file.write(memoryview(values_K.numpy()))
+            self._next[name] += file.write(values_K.numpy().data)

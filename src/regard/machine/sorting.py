@@ -5,34 +5,38 @@ Shape legend: R rows.
 
 from collections.abc import Iterable, Iterator
 from contextlib import closing
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from regard.errors import MachineError, OneLine, UserError
+from regard.machine.child import usable_cores
 from regard.machine.spill import disk_full
 
 DATABASE = "rows.db"
 Rows = list[np.ndarray]  # (R) for each column
 
 
-def sort_rows(
-    rows: Iterable[Rows], columns: int, folder: Path, memory: int, threads: int, size: int
-) -> Iterator[Rows]:
+def need_engine() -> None:
+    """Raise a UserError if DuckDB is not installed."""
+    if find_spec("duckdb") is None:
+        raise UserError("`memory` needs DuckDB, which is not installed: pip install 'regard[large]'")
+
+
+def sort_rows(rows: Iterable[Rows], columns: int, folder: Path, memory: int, size: int) -> Iterator[Rows]:
     """Yield the rows in ascending order, at most `size` at a time.
 
     The rows are pieces of any length. DuckDB takes `memory` bytes, and spills into `folder`.
     """
-    try:
-        import duckdb
-    except ImportError:
-        raise UserError("`memory` needs DuckDB, which is not installed: pip install 'regard[large]'") from None
+    import duckdb
+
     names = [f"c{number}" for number in range(columns)]
-    settings = {
+    settings: dict[str, str | bool | int | float | list[str]] = {
         "memory_limit": f"{memory}B",
         "temp_directory": str(folder),
-        "threads": threads,
+        "threads": usable_cores(),
     }
     try:
         with closing(duckdb.connect(folder / DATABASE, config=settings)) as database:
@@ -46,6 +50,7 @@ def sort_rows(
 
 def _sorted(database: Any, rows: Iterable[Rows], names: list[str], size: int) -> Iterator[Rows]:
     listed = ", ".join(names)
+    database.execute("SET enable_progress_bar = false")
     database.execute(f"CREATE TABLE rows ({', '.join(f'{name} BIGINT' for name in names)})")
     for piece in rows:
         chunk = dict(zip(names, piece, strict=True))  # DuckDB finds it by its name
@@ -66,5 +71,7 @@ def _failure(error: Exception, folder: Path, memory: int) -> OneLine:
     if "No space left" in text or "max_temp_directory_size" in text:
         return disk_full(folder)
     if "memory" in text.lower():
-        return UserError(f"`memory` is too small for DuckDB, which has {memory / 1e6:.0f} MB of it: give more")
+        return UserError(
+            f"`memory` is too small for DuckDB, which has {memory / 1e6:.0f} MB of it: give more"
+        )
     return MachineError(f"DuckDB failed while n-grams were counted ({text.splitlines()[0]})")

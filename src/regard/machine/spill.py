@@ -12,6 +12,7 @@ from regard.machine.disk import BEGUN, FULL, remove_files
 from regard.machine.memory import resident_memory
 
 UNITS = {"MB": 10**6, "GB": 10**9, "TB": 10**12, "MIB": 2**20, "GIB": 2**30, "TIB": 2**40}
+MARGIN = 50 * 10**6  # an advised budget is a multiple of it, as the next process may take a little more
 SIZE = re.compile(r"(\d+(?:\.\d+)?) ?([MGT]i?B)", re.IGNORECASE)
 PREFIX = f"{BEGUN}spilled."
 
@@ -23,14 +24,16 @@ class Spill:
     memory: int
     folder: Path
 
-    def room(self, least: int, what: str) -> int:
-        """Return the bytes that are left of the budget. Fewer than `least` are an error that says the least."""
-        taken = resident_memory()
-        if self.memory - taken < least:
-            # rounded up
-            megabytes = -(-(taken + least) // 10**6)
-            raise UserError(f"`memory` {show(self.memory)} is too small {what}: give at least {megabytes:,}MB")
-        return self.memory - taken
+    def room(self) -> int:
+        """Return the bytes that are left."""
+        return self.memory - resident_memory()
+
+    def check(self, least: int, what: str) -> None:
+        """Raise a UserError, with the smallest budget that works, if fewer bytes than `least` are left."""
+        missing = least - self.room()
+        if missing > 0:
+            enough = -(-(self.memory + missing) // MARGIN) * MARGIN
+            raise UserError(f"`memory` {show(self.memory)} is too small {what}: give {show(enough)} or more")
 
 
 def parse_size(text: str) -> int:
@@ -68,8 +71,8 @@ def spill_into(out: Path, memory: int) -> Iterator[Spill]:
 
 def disk_full(folder: Path) -> MachineError:
     return MachineError(
-        f"the disk is full while n-grams are counted in {folder.parent}: free some room, or choose an `out` on "
-        "another disk"
+        f"the disk is full while n-grams are counted in {folder.parent}: free some room, or choose an `out` "
+        "on another disk"
     )
 
 

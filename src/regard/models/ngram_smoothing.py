@@ -39,7 +39,7 @@ class Table:
 
 @dataclass(frozen=True)
 class Level:
-    """The inputs of a smoothing method for one order, or for a range of its contexts with all their n-grams."""
+    """The inputs of a smoothing method: one order, or a range of its contexts with all their n-grams."""
 
     count_G: Tensor
     adjusted_G: Tensor  # the count in Kneser-Ney smoothing
@@ -152,9 +152,7 @@ def estimate(
     unpruned = [torch.ones(1, dtype=torch.bool)]
     for order in range(1, len(tables) + 1):
         counts = tables.popleft()
-        starts_G, level = _level(
-            order, counts, tables, vocabulary_size, starts_C, threshold(prune, order)
-        )
+        starts_G, level = _level(order, counts, tables, vocabulary_size, starts_C, threshold(prune, order))
         own_G, backoff_C = smoothing(level)
         estimated[-1] = replace(estimated[-1], backoff_G=to_log(backoff_C))
         below_G = interpolate(below_G[counts.suffix_G], own_G, backoff_C, level.context_G)

@@ -16,7 +16,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import final
 
-import numpy as np
 import torch
 from torch import Tensor
 

@@ -1,4 +1,4 @@
-"""Smoothing of counts in files, one range of contexts at a time. The tables are those of `estimate`, to the bit.
+"""Smoothing of counts in files, one range of contexts at a time. The tables equal those of `estimate`.
 
 The n-grams of a context are adjacent, so each sum of a smoothing method lies in one range, and its terms are
 added in the same order as in memory. What crosses ranges is computed before: the suffixes, the numbers of
@@ -16,6 +16,9 @@ import torch
 from torch import Tensor
 
 from regard.machine.columns import Column, TensorFile
+from regard.machine.memory import release_freed_memory
+from regard.machine.sorting import sort_rows
+from regard.machine.spill import Spill
 from regard.models.ngram_smoothing import (
     Level,
     Smoothing,
@@ -25,9 +28,12 @@ from regard.models.ngram_smoothing import (
     threshold,
     to_log,
 )
-from regard.models.ngram_spilled import SpilledCounts
+from regard.models.ngram_spilled import Packing, SpilledCounts, windows, write_counts
+from regard.tokens.contract import Encoded
 
 MODEL, PARTS = "model.safetensors", ("key", "count", "suffix")
+LEAST = 128 << 20  # bytes for DuckDB, and for pieces that are worth reading
+WINDOW_ROW, NGRAM = 100, 200  # bytes of a window while it is packed or unpacked, and of an n-gram of a range
 WINDOW = 4  # a lookup reads a column in pieces of so many times the n-grams of a range
 
 
@@ -204,3 +210,25 @@ def _shapes(kept: Sequence[int], vocabulary_size: int) -> dict[str, tuple[torch.
     for order, number in enumerate(kept[1:], 2):
         shapes |= {f"key_{order}": (torch.long, number), f"log_prob_{order}": (default, number)}
     return shapes | {f"backoff_{order}": (default, number) for order, number in enumerate(kept[:-1], 1)}
+
+
+def fit_in_files(
+    text: Encoded,
+    vocabulary_size: int,
+    order: int,
+    smoothing: Smoothing,
+    prune: Sequence[int],
+    spill: Spill,
+) -> Path:
+    """Count and estimate within a budget. Return the safetensors file of the model."""
+    release_freed_memory()
+    spill.check(max(LEAST, NGRAM * (vocabulary_size + 1)), f"for {vocabulary_size:,} different tokens")
+    room, packing = spill.room(), Packing(vocabulary_size, order)
+    size = room // 4 // (WINDOW_ROW + 24 * packing.columns)
+    rows = sort_rows(windows(text, packing, size), packing.columns, spill.folder, room // 2, size)
+    # A count is at most the number of windows, and a node less than it.
+    number = torch.int32 if len(text) + len(text.ends_D) < 1 << 31 else torch.int64
+    words, tables = write_counts(rows, packing, spill.folder, number)
+    release_freed_memory()
+    size = max(vocabulary_size + 1, spill.room() // NGRAM)
+    return FileEstimator(vocabulary_size, smoothing, prune, spill.folder, size).estimate(words, tables)
