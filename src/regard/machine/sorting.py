@@ -3,6 +3,7 @@
 Shape legend: R rows.
 """
 
+import os
 from collections.abc import Iterable, Iterator
 from contextlib import closing
 from importlib.util import find_spec
@@ -13,6 +14,7 @@ import numpy as np
 
 from regard.errors import MachineError, OneLine, UserError
 from regard.machine.child import usable_cores
+from regard.machine.disk import FULL
 from regard.machine.spill import disk_full
 
 DATABASE = "rows.db"
@@ -68,10 +70,10 @@ def _sorted(database: Any, rows: Iterable[Rows], names: list[str], size: int) ->
 
 def _failure(error: Exception, folder: Path, memory: int) -> OneLine:
     text = str(error)
-    if "No space left" in text or "max_temp_directory_size" in text:
+    if any(reason in text for reason in (*map(os.strerror, FULL), "max_temp_directory_size")):
         return disk_full(folder)
     if "memory" in text.lower():
         return UserError(
             f"`memory` is too small for DuckDB, which has {memory / 1e6:.0f} MB of it: give more"
         )
-    return MachineError(f"DuckDB failed while n-grams were counted ({text.splitlines()[0]})")
+    return MachineError(f"DuckDB failed while it sorted ({text.splitlines()[0]})")

@@ -71,7 +71,7 @@ def spill_into(out: Path, memory: int) -> Iterator[Spill]:
 
 def disk_full(folder: Path) -> MachineError:
     return MachineError(
-        f"the disk is full while n-grams are counted in {folder.parent}: free some room, or choose an `out` "
+        f"the disk is full while the text is counted in {folder.parent}: free some room, or choose an `out` "
         "on another disk"
     )
 

@@ -94,6 +94,7 @@ class FileEstimator:
                 if column is not None:
                     column.remove()
             lower, below = order, probability
+            release_freed_memory()
         return self._folder / MODEL
 
     def _orders(self, words: Tensor, tables: Sequence[SpilledCounts]) -> Iterator[Order]:
@@ -116,6 +117,7 @@ class FileEstimator:
                 above.append(node_K)
             before = self._tally(above, len(key), self._folder / f"before_{number - 1}")
             yield Order(number - 1, key, count, suffix, before, first_start)
+            release_freed_memory()
             key, count, suffix, first_start = table.key, table.count, above, len(table.key) - starting
         yield Order(1 + len(tables), key, count, suffix, None, first_start)
 
