@@ -27,13 +27,19 @@ def need_engine() -> None:
         raise UserError("`memory` needs DuckDB, which is not installed: pip install 'regard[large]'")
 
 
+def load_engine() -> Any:
+    """Import DuckDB, whose code takes memory too."""
+    import duckdb
+
+    return duckdb
+
+
 def sort_rows(rows: Iterable[Rows], columns: int, folder: Path, memory: int, size: int) -> Iterator[Rows]:
     """Yield the rows in ascending order, at most `size` at a time.
 
     The rows are pieces of any length. DuckDB takes `memory` bytes, and spills into `folder`.
     """
-    import duckdb
-
+    duckdb = load_engine()
     names = [f"c{number}" for number in range(columns)]
     settings: dict[str, str | bool | int | float | list[str]] = {
         "memory_limit": f"{memory}B",

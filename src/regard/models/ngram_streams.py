@@ -17,7 +17,7 @@ from torch import Tensor
 
 from regard.machine.columns import Column, TensorFile
 from regard.machine.memory import release_freed_memory
-from regard.machine.sorting import sort_rows
+from regard.machine.sorting import load_engine, sort_rows
 from regard.machine.spill import Spill
 from regard.models.ngram_smoothing import (
     Level,
@@ -223,6 +223,7 @@ def fit_in_files(
     spill: Spill,
 ) -> Path:
     """Count and estimate within a budget. Return the safetensors file of the model."""
+    load_engine()
     release_freed_memory()
     spill.check(max(LEAST, NGRAM * (vocabulary_size + 1)), f"for {vocabulary_size:,} different tokens")
     room, packing = spill.room(), Packing(vocabulary_size, order)
