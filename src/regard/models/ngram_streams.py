@@ -33,7 +33,7 @@ from regard.tokens.contract import Encoded
 
 MODEL, PARTS = "model.safetensors", ("key", "count", "suffix")
 LEAST = 128 << 20  # bytes for DuckDB, and for pieces that are worth reading
-WINDOW_ROW, NGRAM = 100, 200  # bytes of a window while it is packed or unpacked, and of an n-gram of a range
+WINDOW_ROW, NGRAM = 100, 256  # bytes of a window while it is packed or unpacked, and of an n-gram of a range
 WINDOW = 4  # a lookup reads a column in pieces of so many times the n-grams of a range
 
 
