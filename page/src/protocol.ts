@@ -5,7 +5,7 @@ export interface ReadQuestion {
   run: string;
   text: string;
   target?: string | null;
-  scene?: string | null;
+  scene?: string | number | null;
   words?: boolean;
   top?: number;
   edits?: Record<string, unknown>[];

@@ -29,7 +29,7 @@ class ReadQuestion:
     run: Name
     text: Text
     target: Text | None = None  # the translation, or the caption, that the model reads; None: its own
-    scene: Name | None = None  # the image that a captioner sees, by its id; None: the first one
+    scene: Name | Count | None = None  # the image that a captioner sees, by its id; None: the first one
     words: bool = False  # join subwords
     top: Annotated[int, Field(ge=1, le=100)] = 8  # the likeliest next tokens at each position
     edits: Edits = ()

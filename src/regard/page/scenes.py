@@ -71,10 +71,10 @@ class Gallery:
             self._added.popitem(last=False)
         return self._added[number].scene
 
-    def chosen(self, run: Run, number: str | None) -> NamedImages:
+    def chosen(self, run: Run, scene: str | int | None) -> NamedImages:
         """Return an image in the frame of the captioner; without a number, the first one."""
         choices = self._choices()
-        number = next(iter(choices)) if number is None else number
+        number = next(iter(choices)) if scene is None else str(scene)
         choice = self._added.get(number) or choices.get(number)
         if choice is None:
             raise UserError("this image is not among those of this run: choose one, or add it again")
