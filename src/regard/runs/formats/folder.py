@@ -114,7 +114,18 @@ def _record_1(record: dict[str, Any]) -> dict[str, Any]:
     return {**{name: record[name] for name in known if name in record}, "files": files}
 
 
-OLDER = {1: _from_format_1}  # a reader for each older format
+def _from_format_2(data: dict[str, Any]) -> dict[str, Any]:
+    """Runs up to November 2026: the activation of a Transformer was GELU's tanh form, unless it was named."""
+    model, family = data["model"], known_family(data["family"])
+    options = {field.name for field in dataclasses.fields(family.Config)} if family is not None else set()
+    unnamed = "activation" in options and model.get("activation") is None
+    if unnamed and model.get("norm") != "post" and model.get("projections") != "none":
+        model = {**model, "activation": "gelu-tanh"}
+    return {**data, "format": FORMAT, "model": model}
+
+
+# a reader for each older format
+OLDER = {1: lambda data: _from_format_2(_from_format_1(data)), 2: _from_format_2}
 
 
 def _family(folder: Path, name: str, named: type[Model] | None) -> type[Model]:
