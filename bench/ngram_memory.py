@@ -22,9 +22,12 @@ from growing_text import write
 from regard.runs.formats.folder import CONFIG, MODEL
 
 
-def train(text: Path, out: Path, order: int, memory: str) -> tuple[float, float, float, float]:
+def train(
+    text: Path, out: Path, order: int, memory: str, engine: str | None = None
+) -> tuple[float, float, float, float]:
     """Return wall seconds, processor seconds, and the peaks of memory and disk in megabytes."""
     budget = [] if memory == "none" else ["--memory", memory]
+    budget += [] if engine is None else ["--engine", engine]
     command = [
         sys.executable,
         "-m",
@@ -74,6 +77,7 @@ def main() -> None:
     parser.add_argument("--like", type=Path, help="the text whose pairs of words are sampled")
     parser.add_argument("--megabytes", type=float, nargs="+", default=[88])
     parser.add_argument("--memory", nargs="+", default=["none", "1GB"], help="budgets; none: in memory")
+    parser.add_argument("--engine", help="the address of a Dask scheduler with workers, which see --folder")
     parser.add_argument("--order", type=int, default=5)
     parser.add_argument("--folder", type=Path, help="the folder of the texts and runs")
     chosen = parser.parse_args()
@@ -87,7 +91,7 @@ def main() -> None:
             shutil.rmtree(folder / "first")
             hashes = set()
             for memory in chosen.memory:
-                figures = train(text, out, chosen.order, memory)
+                figures = train(text, out, chosen.order, memory, chosen.engine)
                 size = (out / MODEL).stat().st_size / 1e6
                 hashes.add(json.loads((out / CONFIG).read_text())["files"][MODEL])
                 wall, cpu, peak, disk = (f"{figure:.0f}" for figure in figures)
