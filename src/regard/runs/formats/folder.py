@@ -6,6 +6,7 @@ last.
 
 import dataclasses
 import json
+import os
 import re
 from collections.abc import Collection
 from pathlib import Path
@@ -170,11 +171,17 @@ def _tokenizer(path: Path) -> Tokenizer:
     return parse_tokenizer(read_bytes(path, str(path)), f"{path} is damaged")
 
 
-def write_run(run: Run, folder: Path, **outcome: Any) -> Run:
-    """Make a folder a run. config.json, which has the hashes of the other files, comes last."""
+def write_run(run: Run, folder: Path, tensors: Path | None = None, **outcome: Any) -> Run:
+    """Make a folder a run. config.json, which has the hashes of the other files, comes last.
+
+    `tensors` is a file on the same disk that has the tensors already. It is moved.
+    """
     (folder / MARK).touch()
     with written_beside(folder / MODEL) as beside:
-        write_tensors(run.model.tensors(), beside)
+        if tensors is None:
+            write_tensors(run.model.tensors(), beside)
+        else:
+            os.replace(tensors, beside)
     tokenizers = {TOKENIZER: run.tokenizer} | ({} if run.source is None else {SOURCE_TOKENIZER: run.source})
     for name, tokenizer in tokenizers.items():
         write_atomically(folder / name, json.dumps(tokenizer.to_json(), ensure_ascii=False).encode())
