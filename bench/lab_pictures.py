@@ -133,7 +133,7 @@ VIEWS = {
     ),
     "captions": ("#attend?run=captioner&scene=3&text=", 1280, 900, False, captions),
     "blanks": (
-        "#doubt?run=reader&text=" + quote("the ending was ___ bad , and the music was wonderful"),
+        "#doubt?run=reader&text=" + quote("The value of the ___ is the name of the class"),
         1280,
         900,
         False,
