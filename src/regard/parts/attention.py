@@ -207,14 +207,35 @@ def _library(
     query: Tensor, key: Tensor, value: Tensor, score: Score, mask: Mask, bias: Tensor | None
 ) -> Tensor:
     scale = 1.0 if isinstance(score, Dot) else None
-    causal = mask.is_only_causal() and query.shape[2] == key.shape[2] and bias is None
-    visible = None
+    queries, keys = query.shape[2], key.shape[2]
+    causal = mask.is_only_causal() and queries == keys and bias is None
     if not causal and mask.rules:
-        visible = mask.visible(query.shape[2], key.shape[2], query.device).unsqueeze(1)
-    if bias is not None:  # the kernel has a single argument for both: the bias, with -inf for hidden keys
-        bias = bias.to(query.dtype)
-        visible = bias if visible is None else torch.where(visible, bias, -torch.inf)
-    grouped = key.shape[1] != query.shape[1]
-    return F.scaled_dot_product_attention(
-        query, key, value, attn_mask=visible, is_causal=causal, scale=scale, enable_gqa=grouped
+        hiding = mask.bias(queries, keys, query)
+        # the kernel has a single argument for both
+        bias = hiding if bias is None else bias.to(query.dtype) + hiding
+    return fused(query, key, value, bias, causal, scale)
+
+
+def fused(
+    query_BHQD: Tensor,
+    key_BGKD: Tensor,
+    value_BGKE: Tensor,
+    bias_BHQK: Tensor | None = None,
+    causal: bool = False,
+    scale: float | None = None,
+) -> Tensor:
+    """(B, H, Q, E): softmax(q . k * scale + bias) v by torch's kernel. The scale is 1 / sqrt(D) by default."""
+    heads, groups = query_BHQD.shape[1], key_BGKD.shape[1]
+    folds = groups < heads and query_BHQD.shape[2] == 1 and (bias_BHQK is None or bias_BHQK.shape[1] == 1)
+    if folds:  # the query heads that share a key head are queries of that head
+        query_BHQD = query_BHQD.view(len(query_BHQD), groups, heads // groups, -1)
+    out = F.scaled_dot_product_attention(
+        query_BHQD,
+        key_BGKD,
+        value_BGKE,
+        attn_mask=bias_BHQK,
+        is_causal=causal,
+        scale=scale,
+        enable_gqa=groups < heads and not folds,
     )
+    return out.flatten(1, 2).unsqueeze(2) if folds else out

@@ -8,6 +8,7 @@ Shape legend: N rows of any number of axes, I inputs, O outputs.
 """
 
 import time
+from collections.abc import Callable
 from functools import cache
 from typing import Any, final
 
@@ -15,6 +16,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+Product = Callable[[Tensor, Tensor, Tensor | None], Tensor]
 FEWEST_ROWS = 32  # with fewer rows, MKL is as fast or faster
 FASTER = 1.2  # oneDNN must be faster by this factor, so that noise does not choose
 SIZE = 384  # of the measured square matrices
@@ -35,6 +37,11 @@ def linear(x_NI: Tensor, weight_OI: Tensor, bias_O: Tensor | None = None) -> Ten
     if torch.is_grad_enabled():
         return _Linear.apply(x_NI, weight_OI, bias_O)
     return _by_onednn(x_NI, weight_OI, bias_O)
+
+
+def product_of(rows: int) -> Product:
+    """Return `linear` for so many rows, without its questions if the rows are few."""
+    return F.linear if rows < FEWEST_ROWS else linear
 
 
 @final
