@@ -224,11 +224,13 @@ def fused(
     causal: bool = False,
     scale: float | None = None,
 ) -> Tensor:
-    """(B, H, Q, E): softmax(q . k * scale + bias) v by torch's kernel. The scale is 1 / sqrt(D) by default."""
+    """(B, H, Q, E): softmax(q . k * scale + bias) v by torch's kernel; 1 / sqrt(D) is the default scale."""
     heads, groups = query_BHQD.shape[1], key_BGKD.shape[1]
+    if query_BHQD.shape[2] == 1 and torch.compiler.is_compiling() and query_BHQD.device.type == "cpu":
+        return in_products(query_BHQD, key_BGKD, value_BGKE, bias_BHQK, scale)
     folds = groups < heads and query_BHQD.shape[2] == 1 and (bias_BHQK is None or bias_BHQK.shape[1] == 1)
     if folds:  # the query heads that share a key head are queries of that head
-        query_BHQD = query_BHQD.view(len(query_BHQD), groups, heads // groups, -1)
+        query_BHQD = query_BHQD.view(query_BHQD.shape[0], groups, heads // groups, -1)
     out = F.scaled_dot_product_attention(
         query_BHQD,
         key_BGKD,
@@ -239,3 +241,18 @@ def fused(
         enable_gqa=groups < heads and not folds,
     )
     return out.flatten(1, 2).unsqueeze(2) if folds else out
+
+
+def in_products(
+    query_BH1D: Tensor, key_BGKD: Tensor, value_BGKE: Tensor, bias_BH1K: Tensor | None, scale: float | None
+) -> Tensor:
+    """fused() of one query, in products and sums. A compiler for CPUs joins them, but not torch's kernel."""
+    rows, heads, _, width = query_BH1D.shape
+    groups = key_BGKD.shape[1]
+    query_BGR1D = query_BH1D.view(rows, groups, heads // groups, 1, width)
+    scores_BGRK = (query_BGR1D * key_BGKD.unsqueeze(2)).sum(-1) * (width**-0.5 if scale is None else scale)
+    if bias_BH1K is not None:
+        per_head = bias_BH1K.shape[1] > 1
+        scores_BGRK = scores_BGRK + (bias_BH1K.view(scores_BGRK.shape) if per_head else bias_BH1K)
+    weights_BGRK1 = scores_BGRK.softmax(-1).unsqueeze(-1)
+    return (weights_BGRK1 * value_BGKE.unsqueeze(2)).sum(-2).view(rows, heads, 1, -1)

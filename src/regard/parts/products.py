@@ -41,7 +41,7 @@ def linear(x_NI: Tensor, weight_OI: Tensor, bias_O: Tensor | None = None) -> Ten
 
 def product_of(rows: int) -> Product:
     """Return `linear` for so many rows, without its questions if the rows are few."""
-    return F.linear if rows < FEWEST_ROWS else linear
+    return F.linear if torch.compiler.is_compiling() or rows < FEWEST_ROWS else linear
 
 
 @final
@@ -66,12 +66,12 @@ class _Linear(torch.autograd.Function):
 def _suits(x_NI: Tensor) -> bool:
     return (
         x_NI.dim() > 1
-        and x_NI.numel() >= FEWEST_ROWS * x_NI.shape[-1]  # first, because most calls of a decoder end here
+        and not torch.compiler.is_compiling()
+        and x_NI.numel() >= FEWEST_ROWS * x_NI.shape[-1]
         and x_NI.dtype is torch.float32
         and x_NI.device.type == "cpu"
         and bool(torch.backends.mkldnn.enabled)
         and not torch.is_autocast_enabled("cpu")
-        and not torch.compiler.is_compiling()
         and onednn_is_faster()
     )
 

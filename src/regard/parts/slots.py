@@ -35,7 +35,7 @@ class Slots:
     def filled_columns(self) -> Tensor:
         """(B, S): the position of each slot, or -1 if the slot is empty after the call."""
         end_B1 = self.position_BT.amax(1, keepdim=True)
-        columns_BS = self.columns_1S.expand(len(self.position_BT), -1)
+        columns_BS = self.columns_1S.expand(self.position_BT.shape[0], -1)
         return columns_BS if self.first is not None else torch.where(columns_BS <= end_B1, columns_BS, -1)
 
     def write(self, buffer: Tensor, new: Tensor, dim: int) -> tuple[Tensor, Tensor]:
@@ -66,7 +66,7 @@ class Slots:
             return
         if buffer.is_cuda or torch.compiler.is_compiling():
             # A compiler performs this assignment in place. For a scatter, it would copy the whole buffer.
-            row_B, slot_B = torch.arange(len(buffer), device=buffer.device), self.position_BT[:, 0]
+            row_B, slot_B = torch.arange(buffer.shape[0], device=buffer.device), self.position_BT[:, 0]
             buffer.transpose(1, dim)[row_B, slot_B] = new.select(dim, 0)
             return
         rows = math.prod(buffer.shape[:dim])

@@ -87,7 +87,7 @@ def invert(weights_BV: Tensor, uniform_B: Tensor) -> Tensor:
     # The share of the group's own weight that lies below uniform x total is again uniform.
     weight_B1, end_B1 = sum_BG.gather(1, group_B1), cumulative_BG.gather(1, group_B1)
     remainder_B1 = ((bound_B1 - end_B1 + weight_B1) / weight_B1).clamp(0, 1)
-    row_B = torch.arange(len(group_B1), device=group_B1.device)
+    row_B = torch.arange(group_B1.shape[0], device=group_B1.device)
     chosen_BV = grouped_BGV[row_B, group_B1.squeeze(1)]
     within_B1 = _first_above(chosen_BV, *_cumulative(chosen_BV, remainder_B1))
     return (group_B1 * GROUP + within_B1).squeeze(1)
