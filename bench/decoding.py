@@ -8,7 +8,8 @@ groups: keys and values of one head, at batch 16 and 64. Tokens a second must no
 length: the same model with a context of 2,048: milliseconds of a token around positions 10 and 1,000.
 families: other families by both bodies, at batch 1 and 16.
 
-All ways take turns, in fp32, on random weights. A line shows the median and the range of the passes.
+All ways take turns, in fp32, on random weights, on one thread. A line shows the median and the range of the
+passes, in seconds of the processor, so that other processes on the core count for little.
 """
 
 import argparse
@@ -83,7 +84,7 @@ def theirs(rows: int, length: int, vocabulary: int, sampling: Sampling = PLAIN) 
 
 
 def show(title: str, ways: dict[str, Work], passes: int, peer: str | None = None) -> None:
-    speeds = interleaved(ways, passes)
+    speeds = interleaved(ways, passes, time.process_time)
     for name in ways:
         spread = speeds.spread(name)
         line = f"{title}, {name}: {spread.median:,.0f} [{spread.low:,.0f}-{spread.high:,.0f}] tokens/s"
@@ -129,9 +130,9 @@ def length(passes: int) -> None:
             for _ in range(passes):
                 writing = Writing(length=1011, end=None, body=body)
                 steps = generate(model, model.begin(count), [[model.start]] * count, writing)
-                seconds, began = list[float](), time.perf_counter()
+                seconds, began = list[float](), time.process_time()
                 for _ in steps:
-                    ended = time.perf_counter()
+                    ended = time.process_time()
                     seconds.append(ended - began)
                     began = ended
                 for place, times in found.items():
