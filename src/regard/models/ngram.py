@@ -7,7 +7,7 @@ A active positions (those whose context was counted), K selected positions.
 """
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, final
 
@@ -15,12 +15,16 @@ import torch
 from torch import Tensor
 
 from regard.errors import UserError
-from regard.models import ngram_counts, ngram_smoothing
+from regard.models import ngram_counts, ngram_scoring, ngram_smoothing
 from regard.models.contract import LanguageModel, Padded, Part, Parts, Prediction, State
 from regard.models.saved_tensors import check_tensor
 from regard.parts.look import Look
 from regard.ranges import Number, Order, Positive
 from regard.tokens.contract import Encoded
+
+# Hash tables are made when a model has been asked for a token for this number of n-grams. To make them takes
+# about as long as to score a token for every eight n-grams without them.
+NGRAMS_PER_TOKEN = 16
 
 
 @dataclass(frozen=True)
@@ -65,6 +69,8 @@ class Ngram(LanguageModel):
     def __init__(self, vocabulary_size: int, config: Config):
         super().__init__(vocabulary_size, config)
         self.order = config.order
+        self._asked = 0  # tokens of the texts that were scored
+        self._scorer: ngram_scoring.TextScorer | None = None
 
     def fit(self, text: Encoded) -> None:
         config, size = self.config, self.vocabulary_size
@@ -79,6 +85,7 @@ class Ngram(LanguageModel):
 
     def take(self, tables: list[ngram_smoothing.Table]) -> None:
         """Use these tables, order 0 first. The start mark is never predicted: its probability is left out."""
+        self._scorer = None
         for order, table in enumerate(tables):
             self.register_buffer(f"log_prob_{order}", table.log_prob_G[: self.vocabulary_size])
             if order > 1:
@@ -106,6 +113,7 @@ class Ngram(LanguageModel):
                 _check_logs(f"backoff_{order}", tensors, contexts, math.inf)
 
     def assign(self, tensors: Mapping[str, Tensor]) -> None:
+        self._scorer = None
         for name, tensor in tensors.items():
             self.register_buffer(name, tensor)
 
@@ -143,6 +151,16 @@ class Ngram(LanguageModel):
         )
         return NgramPrediction(self, tokens_BT.shape, nodes, tokens_BT), new
 
+    def losses_of_text(self, text: Encoded) -> Iterator[Tensor] | None:
+        tables, orders = self.tensors(), range(1, self.order + 1)
+        keys = [tables[f"key_{order}"] for order in orders[1:]]
+        self._asked += len(text)
+        if self.device.type != "cpu" or self._asked * NGRAMS_PER_TOKEN < sum(map(len, keys)):
+            return None
+        if self._scorer is None:
+            self._scorer = ngram_scoring.TextScorer(self.vocabulary_size, [key_G.numpy() for key_G in keys])
+        return self._scorer.losses(text, [_order(tables, order) for order in orders])
+
     def find(self, order: int, context_N: Tensor, word_N: Tensor) -> Tensor:
         """Return the node of each n-gram (context, word) of this order, -1 if it was never counted."""
         keys = self.get_buffer(f"key_{order}")
@@ -154,6 +172,13 @@ class Ngram(LanguageModel):
         place_N = torch.searchsorted(keys, key_N).clamp_(max=len(keys) - 1)
         node_N = torch.where((keys.take(place_N) == key_N).logical_and_(key_N >= 0), place_N, -1)
         return torch.empty_like(node_N).index_copy_(0, order_N, node_N)
+
+
+def _order(tables: Mapping[str, Tensor], order: int) -> ngram_scoring.Order:
+    backoff_G = tables.get(f"backoff_{order}")
+    return ngram_scoring.Order(
+        tables[f"log_prob_{order}"].numpy(), None if backoff_G is None else backoff_G.numpy()
+    )
 
 
 def _check_logs(name: str, tensors: Mapping[str, Tensor], length: int, highest: float) -> None:
