@@ -1,5 +1,7 @@
 """Whole texts are scored by hash tables: the same ids and the same numbers, to the bit, as word by word."""
 
+import json
+import math
 from itertools import chain
 
 import numpy as np
@@ -9,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import regard
+from regard.errors import UserError
 from regard.models import ngram, ngram_scoring
 from regard.models.ngram import Ngram
 from regard.probabilities.measures import read_examples, token_losses
@@ -18,6 +21,7 @@ from regard.tokens.contract import Encoded
 from regard.tokens.lookup import ODD, Lookup
 from regard.tokens.word_table import WordTable
 from regard.tokens.words import END, FIRST, UNKNOWN, WordTokenizer
+from regard.verbs import score
 
 TEXT = "the cat sat on the mat\nthe dog sat on the log\na cat and a dog\n"
 TEXT += "the cat saw the dog on a mat\n\nthe the the\n"
@@ -199,3 +203,43 @@ def test_hash_tables_are_made_when_they_pay(monkeypatch):
     assert [model.losses_of_text(text) is None for _ in range(4)] == [True, True, False, False]
     model.take([])
     assert model._scorer is None
+
+
+@pytest.mark.parametrize("at_a_time", [1, 2, 5, 1 << 16])
+def test_what_is_printed_is_what_the_documents_hold(at_a_time: int, tmp_path, monkeypatch, capsys):
+    (tmp_path / "text").write_text(TEXT)
+    (tmp_path / "other").write_text(OTHER)
+    options = {"document": "line", "hold": 0, "order": 3, "smoothing": "maximum-likelihood"}
+    regard.train("ngram", text=str(tmp_path / "text"), out=str(tmp_path / "run"), **options)
+    files = [str(tmp_path / "run"), "--text", str(tmp_path / "other"), str(tmp_path / "text")]
+    monkeypatch.setattr(score, "AT_A_TIME", at_a_time)
+    capsys.readouterr()
+
+    def printed(*more: str) -> str:
+        score.main([*files, *more])
+        return capsys.readouterr().out
+
+    for explain in (False, True):
+        more = ["--explain"] if explain else []
+        documents = [*regard.score(files[0], files[2:], explain=explain)]
+        assert [len(document) for document in documents] == [7, 6, 1, 7, 7, 7, 7, 6, 9, 1, 4]
+        log_probs = [[token.log_prob for token in document] for document in documents]
+        assert -math.inf in log_probs[3]  # the first unheard word
+        as_json = [[token.to_json() for token in document] for document in documents]
+        assert json.loads(printed(*more, "--json")) == {"documents": as_json}
+        lines = [line.split("\n") for line in printed(*more).removesuffix("\n\n").split("\n\n")]
+        tokens = [[f"{one.token}\t{one.log_prob:.6f}" for one in document] for document in documents]
+        assert [[line for line in own if "\t" in line] for own in lines] == tokens
+        assert [len(own) for own in lines] == [len(own) * (1 + 4 * explain) for own in tokens]
+    totals = [*regard.score(files[0], files[2:]).totals()]
+    assert [total.log_prob for total in totals] == pytest.approx([sum(own) for own in log_probs], rel=1e-12)
+    assert [total.tokens for total in totals] == [len(own) for own in log_probs]
+    assert json.loads(printed("--totals", "--json")) == {"documents": [total.to_json() for total in totals]}
+    assert printed("--totals") == "".join(f"{total.log_prob:.6f}\t{total.tokens}\n" for total in totals)
+    rows = regard.score(files[0], files[2:], totals=True).rows()
+    assert rows == [{"document": number, **total.to_json()} for number, total in enumerate(totals)]
+
+
+def test_totals_have_no_terms_to_explain(tmp_path):
+    with pytest.raises(UserError, match="leave out one of them"):
+        regard.score(str(tmp_path), totals=True, explain=True)

@@ -59,9 +59,7 @@ class TextScorer:
     ) -> np.ndarray:
         """Return log P of tokens after the tokens before them. New documents begin at `starts`."""
         before_N[starts] = self._size  # the start mark
-        place_A = np.arange(
-            len(word_N)
-        )  # tokens whose context was counted, and its node
+        place_A = np.arange(len(word_N))  # tokens whose context was counted, and its node
         node_A = before_N
         log_prob_N = orders[0].log_prob_G.take(word_N)
         new_N = np.zeros(len(word_N) + 1, bool)
