@@ -232,7 +232,7 @@ def main() -> None:
     parser.add_argument("--minutes", type=float, default=10.0)
     parser.add_argument("--stride", type=int, default=1, help="try every so many calls")
     parser.add_argument("--small", action="store_true")
-    parser.add_argument("--job", default="", help="kill only the works with these letters in their names")
+    parser.add_argument("--job", default="", help="only the works with these letters in their names")
     parser.add_argument("--only", nargs="+", default=["calls", "sizes", "others", "kills"])
     parser.add_argument("--seed", type=int, default=random.randrange(10**6))
     options = parser.parse_args()
@@ -242,6 +242,7 @@ def main() -> None:
     families = ["lstm", "recurrent-translator", "ngram"] if small else list(FAMILIES)
     compared = compare_job(["ngram", "dan"])
     writers = [train_job("lstm"), train_job("ngram"), *export_jobs()[: 1 if small else 3], picture_job()]
+    writers = [job for job in [*writers, *([] if small else [compared])] if options.job in job.name]
     tasks: list[tuple[str, Callable[[], None]]] = [("others", partial(others, tally, train_job("lstm")))]
     limits = [2000] if small else [0, 300, 2000, 8000, 30000]
     tasks += [("calls", partial(calls, tally, job, 13 if small else options.stride)) for job in writers]
@@ -249,11 +250,6 @@ def main() -> None:
     killed = [*map(train_job, families), *([] if small else [compared, *export_jobs(), picture_job()])]
     killed = [job for job in killed if options.job in job.name]
     tasks += [("kills", partial(kills, tally, job, options.kills, chance)) for job in killed]
-    if not small:
-        tasks += [
-            ("calls", lambda: calls(tally, compared, 3)),
-            ("sizes", lambda: sizes(tally, compared, [2000, 30000])),
-        ]
     for name, task in tasks:
         try:
             task() if name in options.only else None

@@ -128,6 +128,7 @@ def losses(nanogpt: Path, work: Path) -> None:
         "steps": 2000,
         "learning_rate": 1e-3,
         "positions": "learned",
+        "activation": "gelu",
         "compile": "on",
         "evaluate_every": 500,
         "optimiser": "adamw",
@@ -205,7 +206,9 @@ def their_step(nanogpt: Path, bf16: bool):
 
 def our_step(work: Path, bf16: bool):
     tokenizer, text = train_tokenizer([(work / "train.txt").read_text()], TokenOptions(tokens="char"))
-    model = Transformer(tokenizer.size, Transformer.Config(layers=4, positions="learned")).train()
+    model = Transformer(
+        tokenizer.size, Transformer.Config(layers=4, positions="learned", activation="gelu")
+    ).train()
     options = TrainingOptions(optimiser="adamw")
     (optimiser,) = make_optimisers(model, options)
     corpus, schedule = (

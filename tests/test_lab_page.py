@@ -136,6 +136,21 @@ def test_the_keyboard_reaches_everything(visit):
     page.wait_for_selector("#view[data-view=write]")
 
 
+def test_a_weight_that_has_not_arrived_is_not_changed(visit):
+    page = visit(link("a b a c"))
+    held = list[Any]()
+    page.route("**/api/rows", lambda route: held.append(route))
+    page.focus("#tab-read")
+    with page.expect_request("**/api/rows"):
+        page.keyboard.press("ArrowRight")
+    page.wait_for_selector(".weights .track")
+    assert page.locator(SLIDERS).count() == 0
+    for route in held:
+        route.continue_()
+    page.unroute("**/api/rows")
+    page.wait_for_selector(SLIDERS)
+
+
 def test_a_weight_is_dragged_and_everything_follows(visit):
     page = visit(link("a b a c a b", "attend", site="layer1.attention", head="2"))
     page.wait_for_selector(SLIDERS)

@@ -85,7 +85,7 @@ export function Weights(props: Props) {
               name={bare(names.columns[at]!)}
               value={own ?? null}
               old={changed ? (before?.[at] ?? null) : null}
-              editable={editable(column)}
+              editable={own !== undefined && editable(column)} // a weight that has not arrived cannot be changed
               pale={!visible(column)}
               carried={carried.value === column}
               carrying={carried.value !== null}
