@@ -20,7 +20,9 @@ from torch import Tensor
 from regard.tokens.contract import Encoded
 from regard.tokens.lookup import Lookup
 
-CHUNK = 1 << 16  # tokens that are scored at a time: the arrays stay in the processor's cache
+CHUNK = (
+    1 << 15
+)  # tokens that are scored at a time: the arrays stay in the cache, and malloc keeps their memory
 
 
 @dataclass(frozen=True)
@@ -59,19 +61,20 @@ class TextScorer:
     ) -> np.ndarray:
         """Return log P of tokens after the tokens before them. New documents begin at `starts`."""
         before_N[starts] = self._size  # the start mark
-        place_A = np.arange(len(word_N))  # tokens whose context was counted, and its node
-        node_A = before_N
         log_prob_N = orders[0].log_prob_G.take(word_N)
         new_N = np.zeros(len(word_N) + 1, bool)
         new_N[starts] = new_N[-1] = True
+        place_A: slice | np.ndarray = slice(None)
+        node_A = before_N  # all tokens have a context of one token
         for lookup, below, order in zip(self._lookups, orders, orders[1:], strict=False):
             assert below.backoff_G is not None
             log_prob_N[place_A] += below.backoff_G.take(node_A)
-            hit_A, node_A = lookup.find(node_A * self._size + word_N.take(place_A))
-            hits = np.flatnonzero(hit_A)
-            place_H, node_H = place_A.take(hits), node_A.take(hits).astype(np.int64)
+            hit_A, node_A = lookup.find(node_A * self._size + word_N[place_A])
+            hits = hit_A.nonzero()[0]
+            place_H = hits if isinstance(place_A, slice) else place_A.take(hits)
+            node_H = node_A.take(hits).astype(np.int64)
             log_prob_N[place_H] = order.log_prob_G.take(node_H)
             next_H = place_H + 1  # these n-grams are contexts, unless the document ends
-            inside = np.flatnonzero(~new_N.take(next_H))
+            inside = (~new_N.take(next_H)).nonzero()[0]
             place_A, node_A = next_H.take(inside), node_H.take(inside)
         return log_prob_N

@@ -6,7 +6,8 @@ Each node of the path is one integer, as an n-gram is (models/ngram_counts.py):
     key of a first piece = the piece
     key of a later piece = node of the pieces before it x 2^32 + the piece
 
-Two hash tables find the nodes. A word of at most 8 bytes, as most words are, takes one step.
+Two hash tables find the nodes. A word of at most 8 bytes, as most words are, takes one step. The few words of
+more than LONGEST bytes lie in a dict.
 
 Shape legend: W words, L words that have a further piece, G nodes.
 """
@@ -18,8 +19,10 @@ import numpy as np
 
 from regard.tokens.lookup import Lookup
 
-FIRST, LATER = 8, 4  # bytes of a piece
-CHUNK = 1 << 18  # bytes whose words are looked up at a time: the arrays stay in the processor's cache
+FIRST, LATER, LONGEST = 8, 4, 16  # bytes of a piece, and of a path
+CHUNK = (
+    1 << 17
+)  # bytes whose words are looked up at a time, for the same reason as in models/ngram_scoring.py
 PAD = b" " * 16  # follows a text, so that eight bytes can be read everywhere
 BITS_OF_BYTES = np.array([(1 << 8 * size) - 1 for size in range(FIRST + 1)], np.uint64)
 
@@ -30,24 +33,28 @@ class WordTable:
 
     def __init__(self, words: Sequence[bytes], ids: np.ndarray, unknown: int):
         """`ids` are the ids of `words`, which are different and hold no white space."""
+        self._unknown = unknown
+        self._long = {
+            word: number for word, number in zip(words, ids.tolist(), strict=True) if len(word) > LONGEST
+        }
         bytes_ = _as_array(b"".join(words))
         length_W = np.fromiter(map(len, words), np.int64, len(words))
         place_W = 1 + length_W.cumsum() - length_W
+        short = (length_W <= LONGEST).nonzero()[0]
+        ids, length_W, place_W = ids[short], length_W[short], place_W[short]
         key_G, node_W = _distinct(_pieces(bytes_, place_W, length_W, FIRST))
         self._first, self._first_nodes = Lookup(key_G), len(key_G)
         keys, id_G = [key_G[:0]], [_at_nodes(node_W, ids, length_W <= FIRST, unknown)]
-        nodes, read = len(key_G), FIRST
-        left = np.flatnonzero(length_W > read)
-        while len(left):
+        nodes = len(key_G)
+        for read in range(FIRST, LONGEST, LATER):
+            left = (length_W > read).nonzero()[0]
             piece_L = _pieces(bytes_, place_W[left] + read, length_W[left] - read, LATER)
             key_G, node_L = _distinct(_later_keys(node_W[left], piece_L))
-            read += LATER
             keys.append(key_G)
-            id_G.append(_at_nodes(node_L, ids[left], length_W[left] <= read, unknown))
+            id_G.append(_at_nodes(node_L, ids[left], length_W[left] <= read + LATER, unknown))
             node_W[left] = nodes + node_L
             nodes += len(key_G)
-            left = left[length_W[left] > read]
-        self._later, self._unknown = Lookup(np.concatenate(keys)), unknown
+        self._later = Lookup(np.concatenate(keys))
         self._id_G = np.concatenate([*id_G, [unknown]]).astype(np.int32)
 
     def ids(self, text: bytes, line: bytes) -> np.ndarray:
@@ -62,17 +69,21 @@ class WordTable:
         length_W = edges[1::2] - place_W
         hit_W, node_W = self._first.find(_pieces(bytes_, place_W, length_W, FIRST))
         id_W = self._id_G.take(node_W)
-        id_W[np.flatnonzero(~hit_W)] = self._unknown
-        left = np.flatnonzero(hit_W & (length_W > FIRST))
+        id_W[(~hit_W).nonzero()[0]] = self._unknown
+        left = (hit_W & (length_W > FIRST)).nonzero()[0]
         node_L = node_W.take(left).astype(np.int64)
-        place_L, length_L = place_W.take(left) + FIRST, length_W.take(left) - FIRST
-        while len(left):
-            hit_L, node_L = self._later.find(_later_keys(node_L, _pieces(bytes_, place_L, length_L, LATER)))
+        place_L, length_L = place_W.take(left), length_W.take(left)
+        for read in range(FIRST, LONGEST, LATER):
+            piece_L = _pieces(bytes_, place_L + read, length_L - read, LATER)
+            hit_L, node_L = self._later.find(_later_keys(node_L, piece_L))
             node_L = node_L + np.int64(self._first_nodes)
             id_W[left] = np.where(hit_L, self._id_G.take(node_L), self._unknown)
-            going = np.flatnonzero(hit_L & (length_L > LATER))
+            going = (hit_L & (length_L > read + LATER)).nonzero()[0]
             left, node_L = left.take(going), node_L.take(going)
-            place_L, length_L = place_L.take(going) + LATER, length_L.take(going) - LATER
+            place_L, length_L = place_L.take(going), length_L.take(going)
+        long = (length_W > LONGEST).nonzero()[0]
+        places = zip((place_W[long] - 1).tolist(), length_W[long].tolist(), strict=True)
+        id_W[long] = [self._long.get(text[place : place + length], self._unknown) for place, length in places]
         return id_W
 
 

@@ -73,10 +73,11 @@ class WordTokenizer(Tokenizer):
     def encode(self, text: str) -> Encoded:
         if not text or self.document not in ("file", "line"):
             return super().encode(text)
-        # One document of many lines has the same ids as a document for each line, and takes less time.
-        ids, ends = self.encode_documents([text])
-        line_ends = np.flatnonzero(ids == END) + 1
-        return self.encoded(ids, line_ends if self.document == "line" else ends, len(text.encode()))
+        # The same without a Python object for each document.
+        data = text.encode()
+        ids = self._table.ids(data if data.endswith(b"\n") else data + b"\n", LINE)
+        ends = (ids == END).nonzero()[0] + 1 if self.document == "line" else np.array([len(ids)])
+        return self.encoded(ids, ends, len(data))
 
     def encode_documents(self, documents: list[str]) -> tuple[np.ndarray, np.ndarray]:
         return _encode(documents, lambda text: self._table.ids(text.encode(), LINE), END)
