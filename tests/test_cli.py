@@ -231,7 +231,7 @@ def test_damaged_runs_are_told_from_whole_ones(run: Path, regard_cli):
     config = (run / "config.json").read_text()
     (run / "config.json").write_text(config[: len(config) // 2])
     refused(regard_cli("evaluate", "run", "--text", "text.txt"), "config.json is damaged")
-    (run / "config.json").write_text(config.replace('"format": 2', '"format": 99'))
+    (run / "config.json").write_text(config.replace('"format": 3', '"format": 99'))
     refused(regard_cli("evaluate", "run", "--text", "text.txt"), "format 99")
     (run / "config.json").write_text(config.replace('"family": "ngram"', '"family": "oracle"'))
     refused(regard_cli("evaluate", "run", "--text", "text.txt"), "oracle")

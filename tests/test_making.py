@@ -1,5 +1,7 @@
 """Models and numbers from outside: refused in one line, before anything large is allocated."""
 
+import json
+
 import pytest
 from families import MODELS
 
@@ -144,3 +146,21 @@ def test_numbers_of_verbs_have_ranges(tmp_path, capsys):
         out, err = capsys.readouterr()
         assert (out, err.count("\n")) == ("", 1)
         assert arguments[-2] in err
+
+
+@pytest.mark.parametrize("saved", [{"activation": None}, {}], ids=["null", "absent"])
+def test_a_run_of_an_older_format_keeps_its_activation(tmp_path, saved: dict):
+    """Until format 2, blocks without a named activation had GELU's tanh form; now they have GELU itself."""
+    new = tmp_path / "new"
+    (tmp_path / "text.txt").write_text("a b a c a b\n" * 60)
+    text = str(tmp_path / "text.txt")
+    regard.train("transformer", text=text, out=str(new), steps=2, activation="gelu-tanh", layers=2, width=16)
+    data = json.loads((new / "config.json").read_text())
+    other = {name: value for name, value in data["model"].items() if name != "activation"}
+    older = {**data, "format": 2, "model": {**other, **saved}}
+    loss = regard.evaluate(str(new), text=text).loss
+    (new / "config.json").write_text(json.dumps(older))
+    assert regard.load(str(new)).config.model["activation"] == "gelu-tanh"
+    assert regard.evaluate(str(new), text=text).loss == loss
+    (new / "config.json").write_text(json.dumps({**older, "format": 3}))
+    assert regard.evaluate(str(new), text=text).loss != loss  # the file would be read as GELU itself

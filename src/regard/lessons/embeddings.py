@@ -19,7 +19,7 @@ from regard.machine.device import choose_machine
 from regard.models.embedding import Embedding
 from regard.probabilities.neighbours import reconstructed
 from regard.training.loop import descend
-from regard.training.options import read_options
+from regard.training.options import TrainingOptions, read_options
 from regard.training.task import ignore_reports
 from regard.training.tasks import make_task
 
@@ -155,7 +155,7 @@ def _trained(text: str, words: list[str], given: dict[str, Any]) -> tuple[Embedd
         task = make_task(Embedding, options)
         torch.manual_seed(1)
         model = task.make(Embedding, options.model)
-        assert options.training is not None
+        assert isinstance(options.training, TrainingOptions)
         descend(model, task, options.training, 1, Path(folder), choose_machine("fp32"), ignore_reports)
     ids = [token for word in words for token in task.tokenizer.prompt(word)]
     return model.cpu().eval(), torch.tensor(ids)

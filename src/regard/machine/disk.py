@@ -1,5 +1,6 @@
 """Writes files atomically, and locks a folder so that one process writes into it at a time."""
 
+import errno
 import glob
 import hashlib
 import json
@@ -16,6 +17,7 @@ from safetensors.torch import save_file
 
 from regard.errors import Busy, MachineError, UserError, notify
 
+FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 BEGUN = ".regard-"  # begins the temporary names; a process that was killed may leave such a file
 LOCK = ".lock"  # locked by the process that writes into the folder; a dead process holds no lock
 

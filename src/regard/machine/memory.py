@@ -44,6 +44,18 @@ def usable_memory() -> int:
     return min(limits, default=sys.maxsize)
 
 
+def resident_memory() -> int:
+    """The bytes of memory that this process has now, or the most it had, where the system tells only that."""
+    with suppress(OSError):
+        return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    with suppress(ImportError):
+        import resource
+
+        most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        return most if sys.platform == "darwin" else most * 1024
+    return 0
+
+
 def release_freed_memory() -> None:
     """Return unused pages of the heap to the system."""
     _glibc("malloc_trim", 0)

@@ -78,6 +78,7 @@ class EncoderConfig:
             heads=self.heads,
             context=self.context,
             dropout=self.dropout,
+            activation="gelu-tanh",  # the one that saved runs were trained with
         )
 
     @property

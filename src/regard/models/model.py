@@ -16,12 +16,14 @@ Shape legend: T positions.
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any, ClassVar, Literal, TypeVar
 
 import torch
 from torch import Tensor, nn
 
 from regard.errors import UserError
+from regard.machine.spill import Spill
 from regard.models.saved_tensors import check_tensors
 from regard.parts.look import Change, Look, Site
 from regard.tokens.contract import Encoded
@@ -133,6 +135,13 @@ class Model(nn.Module, ABC):
     def fit(self, text: Encoded) -> None:
         """Learn from a text by counting. The training loop trains the families that learn by descent."""
         raise TypeError(f"{self.family} does not learn by counting")
+
+    def fit_within(self, text: Encoded, spill: Spill) -> Path:
+        """Learn the same from a text within a memory budget. Return a safetensors file of the tensors.
+
+        The file lies in the folder of the budget, and the model has mapped it.
+        """
+        raise UserError(f"{self.family} counts in memory: leave out `memory`")
 
     def parameter_count(self) -> int:
         """Return the number of learned numbers."""

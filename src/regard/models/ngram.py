@@ -9,13 +9,16 @@ A active positions (those whose context was counted), K selected positions.
 import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, ClassVar, Literal, final
 
 import torch
+from safetensors.torch import load_file
 from torch import Tensor
 
 from regard.errors import UserError
-from regard.models import ngram_counts, ngram_scoring, ngram_smoothing
+from regard.machine.spill import Spill
+from regard.models import ngram_counts, ngram_scoring, ngram_smoothing, ngram_streams
 from regard.models.contract import LanguageModel, Padded, Part, Parts, Prediction, State
 from regard.models.saved_tensors import check_tensor
 from regard.parts.look import Look
@@ -73,15 +76,25 @@ class Ngram(LanguageModel):
         self._scorer: ngram_scoring.TextScorer | None = None
 
     def fit(self, text: Encoded) -> None:
+        size = self.vocabulary_size
+        counts = ngram_counts.count(text, size, self.order)
+        self.take(ngram_smoothing.estimate(counts, size, self._smoothing(), self.config.prune))
+
+    def fit_within(self, text: Encoded, spill: Spill) -> Path:
+        file = ngram_streams.fit_in_files(
+            text, self.vocabulary_size, self.order, self._smoothing(), self.config.prune, spill
+        )
+        self.assign(load_file(file))
+        return file
+
+    def _smoothing(self) -> ngram_smoothing.Smoothing:
         config, size = self.config, self.vocabulary_size
-        smoother = {
+        return {
             "maximum-likelihood": ngram_smoothing.maximum_likelihood,
             "add-k": ngram_smoothing.add_k(config.k, size),
             "kneser-ney": ngram_smoothing.kneser_ney(ngram_smoothing.one_discount),
             "modified-kneser-ney": ngram_smoothing.kneser_ney(ngram_smoothing.three_discounts),
         }[config.smoothing]
-        counts = ngram_counts.count(text, size, self.order)
-        self.take(ngram_smoothing.estimate(counts, size, smoother, config.prune))
 
     def take(self, tables: list[ngram_smoothing.Table]) -> None:
         """Use these tables, order 0 first. The start mark is never predicted: its probability is left out."""

@@ -39,14 +39,15 @@ class Table:
 
 @dataclass(frozen=True)
 class Level:
-    """The inputs of a smoothing method for one order."""
+    """The inputs of a smoothing method: one order, or a range of its contexts with all their n-grams."""
 
-    counts: Counts
-    above: Counts | None  # the counts of the next higher order
-    context_G: Tensor  # the node of each n-gram's context
-    starts_G: Tensor  # True if the n-gram begins with the start mark
-    starts_C: Tensor  # the same for contexts
+    count_G: Tensor
+    adjusted_G: Tensor  # the count in Kneser-Ney smoothing
+    seen: Tensor  # (6): the number of n-grams of the whole order with adjusted count 0, ..., 4, and 5 or more
+    context_G: Tensor  # the place of each n-gram's context in the range
+    starts_C: Tensor  # True if the context begins with the start mark
     unpruned_G: Tensor
+    highest: bool  # True in the highest order
 
     def total_C(self, values_G: Tensor) -> Tensor:
         """(C): the sum of the values of all n-grams with the same context."""
@@ -61,7 +62,7 @@ def maximum_likelihood(level: Level) -> tuple[Tensor, Tensor]:
 
     After a context that was never counted, the probability is that of the shorter context.
     """
-    count_G = level.counts.count_G.double()
+    count_G = level.count_G.double()
     total_C = level.total_C(count_G)
     return count_G / total_C[level.context_G], torch.where(total_C > 0, 0.0, 1.0).double()
 
@@ -73,8 +74,8 @@ def add_k(k: float, vocabulary_size: int) -> Smoothing:
     """
 
     def shares(level: Level) -> tuple[Tensor, Tensor]:
-        count_G = level.counts.count_G.double()
-        whole_C = level.starts_C if level.above else torch.ones_like(level.starts_C)
+        count_G = level.count_G.double()
+        whole_C = torch.ones_like(level.starts_C) if level.highest else level.starts_C
         total_C = level.total_C(count_G)
         divisor_C = total_C + k * vocabulary_size
         own_G = count_G / divisor_C[level.context_G] * whole_C[level.context_G]
@@ -94,14 +95,10 @@ def kneser_ney(discounts: Callable[[Tensor], Sequence[float]]) -> Smoothing:
     """
 
     def shares(level: Level) -> tuple[Tensor, Tensor]:
-        adjusted_G = level.counts.count_G
-        if level.above:
-            before_G = torch.bincount(level.above.suffix_G, minlength=len(adjusted_G)).int()
-            adjusted_G = torch.where(level.starts_G, adjusted_G, before_G)
-        seen = torch.bincount(adjusted_G.clamp(max=5), minlength=6)
-        discount_A = torch.tensor([0.0, *discounts(seen)], dtype=torch.float64)
-        own_G = discount_A[adjusted_G.clamp(max=3)].neg_().add_(adjusted_G).mul_(level.unpruned_G)
-        total_C = level.total_C(adjusted_G.double())
+        discount_A = torch.tensor([0.0, *discounts(level.seen)], dtype=torch.float64)
+        own_G = discount_A[level.adjusted_G.clamp(max=3)].neg_().add_(level.adjusted_G)
+        own_G.mul_(level.unpruned_G)
+        total_C = level.total_C(level.adjusted_G.double())
         left_C = total_C - level.total_C(own_G)
         return own_G.div_(total_C[level.context_G].clamp_(min=1)), torch.where(
             total_C > 0, left_C / total_C, 1.0
@@ -131,6 +128,16 @@ def three_discounts(seen: Tensor) -> Sequence[float]:
     return discounts if all(0 < d <= j for j, d in enumerate(discounts, 1)) else FALLBACK_DISCOUNTS
 
 
+def adjusted(count_G: Tensor, before_G: Tensor | None, starts_G: Tensor) -> Tensor:
+    """Return the adjusted counts. `before_G` is None in the highest order."""
+    return count_G if before_G is None else torch.where(starts_G, count_G, before_G)
+
+
+def histogram(adjusted_G: Tensor) -> Tensor:
+    """(6): the number of n-grams with adjusted count 0, ..., 4, and 5 or more."""
+    return torch.bincount(adjusted_G.clamp(max=5), minlength=6)
+
+
 def estimate(
     tables: deque[Counts], vocabulary_size: int, smoothing: Smoothing, prune: Sequence[int]
 ) -> list[Table]:
@@ -141,34 +148,51 @@ def estimate(
     """
     below_G = torch.full((1,), 1 / vocabulary_size, dtype=torch.float64)
     starts_C = torch.zeros(1, dtype=torch.bool)
-    estimated = [Table(torch.zeros(1, dtype=torch.long), _log(below_G), None)]
+    estimated = [Table(torch.zeros(1, dtype=torch.long), to_log(below_G), None)]
     unpruned = [torch.ones(1, dtype=torch.bool)]
     for order in range(1, len(tables) + 1):
-        level = _level(order, tables, vocabulary_size, starts_C, prune[min(order, len(prune)) - 1])
+        counts = tables.popleft()
+        starts_G, level = _level(order, counts, tables, vocabulary_size, starts_C, threshold(prune, order))
         own_G, backoff_C = smoothing(level)
-        estimated[-1] = replace(estimated[-1], backoff_G=_log(backoff_C))
-        below_G = below_G[level.counts.suffix_G].mul_(backoff_C[level.context_G]).add_(own_G)
-        estimated.append(Table(level.counts.key_G, _log(below_G), None))
+        estimated[-1] = replace(estimated[-1], backoff_G=to_log(backoff_C))
+        below_G = interpolate(below_G[counts.suffix_G], own_G, backoff_C, level.context_G)
+        estimated.append(Table(counts.key_G, to_log(below_G), None))
         unpruned.append(level.unpruned_G)
-        starts_C = level.starts_G
-        del level, own_G, backoff_C  # free the memory for the next order
+        starts_C = starts_G
+        del counts, level, own_G, backoff_C  # free the memory for the next order
         release_freed_memory()
     return _without_pruned(estimated, unpruned, vocabulary_size) if any(prune) else estimated
 
 
-def _level(order: int, tables: deque[Counts], vocabulary_size: int, starts_C: Tensor, prune: int) -> Level:
-    counts = tables.popleft()
-    above = tables[0] if tables else None
-    if order == 1:  # all words have the empty context, and no word is pruned
+def interpolate(below_G: Tensor, own_G: Tensor, backoff_C: Tensor, context_G: Tensor) -> Tensor:
+    """Return P_k = own share + backoff(c) x P_{k-1}. `below_G` is overwritten."""
+    return below_G.mul_(backoff_C[context_G]).add_(own_G)
+
+
+def threshold(prune: Sequence[int], order: int) -> int:
+    """Return the count up to which n-grams are left out. No word is left out."""
+    return -1 if order == 1 else prune[min(order, len(prune)) - 1]
+
+
+def _level(
+    order: int, counts: Counts, above: deque[Counts], vocabulary_size: int, starts_C: Tensor, prune: int
+) -> tuple[Tensor, Level]:
+    """Return which n-grams begin with the start mark, and the level."""
+    if order == 1:  # all words have the empty context
+        context_G = torch.zeros_like(counts.count_G)
         starts_G = counts.key_G == vocabulary_size
-        return Level(
-            counts, above, torch.zeros_like(counts.count_G), starts_G, starts_C, torch.ones_like(starts_G)
-        )
-    context_G = (counts.key_G // vocabulary_size).int()
-    return Level(counts, above, context_G, starts_C[context_G], starts_C, counts.count_G > prune)
+    else:
+        context_G = (counts.key_G // vocabulary_size).int()
+        starts_G = starts_C[context_G]
+    before_G = torch.bincount(above[0].suffix_G, minlength=len(starts_G)).int() if above else None
+    adjusted_G = adjusted(counts.count_G, before_G, starts_G)
+    seen, unpruned_G = histogram(adjusted_G), counts.count_G > prune
+    level = Level(counts.count_G, adjusted_G, seen, context_G, starts_C, unpruned_G, highest=not above)
+    return starts_G, level
 
 
-def _log(values: Tensor) -> Tensor:
+def to_log(values: Tensor) -> Tensor:
+    """Return the logs in the precision of the model."""
     return values.log().to(torch.get_default_dtype())
 
 

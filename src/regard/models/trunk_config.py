@@ -36,7 +36,7 @@ class TrunkConfig:
     inner: Count | None = None
     """Number of features inside a feed-forward layer (4 times the width)."""
     activation: ActivationName | None = None
-    """Activation of feed-forward layers (pre: gelu-tanh, post: relu)."""
+    """Activation of feed-forward layers (pre: gelu, post: relu)."""
     norm_epsilon: Positive = 1e-5
     """The number that layer norm adds to the variance."""
     dropout: Share = 0.1
@@ -70,7 +70,7 @@ class TrunkConfig:
 
     @property
     def feed_activation(self) -> ActivationName:
-        return self.activation or ("relu" if self.norm == "post" else "gelu-tanh")
+        return self.activation or ("relu" if self.norm == "post" else "gelu")
 
 
 # The options of model and training that `size` medium sets.

@@ -177,7 +177,7 @@ class Layer(nn.Module):
 
     def __init__(self, width: int, dropout: float):
         super().__init__()
-        self.norm, self.feed = nn.LayerNorm(width), FeedForward(width, dropout)
+        self.norm, self.feed = nn.LayerNorm(width), FeedForward(width, dropout, "gelu-tanh")
 
     def forward(self, x_BTD: Tensor) -> Tensor:
         return self.feed(self.norm(x_BTD))

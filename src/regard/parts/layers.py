@@ -33,11 +33,9 @@ def drop_alike(x_BTD: Tensor, share: float, training: bool) -> Tensor:
 
 @final
 class FeedForward(nn.Module):
-    """W2 f(W1 x). By default, W1 makes x four times as wide and f is GELU's tanh form, as in GPT-2."""
+    """W2 f(W1 x). By default, W1 makes x four times as wide."""
 
-    def __init__(
-        self, width: int, dropout: float, activation: ActivationName = "gelu-tanh", inner: int | None = None
-    ):
+    def __init__(self, width: int, dropout: float, activation: ActivationName, inner: int | None = None):
         super().__init__()
         self.up = Linear(width, inner or 4 * width)
         self.down = Linear(inner or 4 * width, width)

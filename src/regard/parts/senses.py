@@ -51,7 +51,7 @@ class SenseNetwork(nn.Module):
         super().__init__()
         self.senses = senses
         self.in_norm, self.out_norm = nn.LayerNorm(width), nn.LayerNorm(width)
-        self.feed = FeedForward(width, 0.0)
+        self.feed = FeedForward(width, 0.0, "gelu-tanh")
         self.up = Linear(width, 4 * width)
         self.down = Linear(4 * width, senses * width)
         for linear in (self.feed.up, self.feed.down, self.up, self.down):

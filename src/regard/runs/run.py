@@ -23,7 +23,7 @@ from regard.text.parallel import Parallel
 from regard.tokens.contract import Tokenizer
 from regard.tokens.pairs import EncodedPairs, encode_pairs
 
-FORMAT = 2
+FORMAT = 3
 
 
 @dataclass(frozen=True, kw_only=True)

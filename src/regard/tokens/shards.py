@@ -7,7 +7,6 @@ lock that other processes wait for.
 """
 
 import contextlib
-import errno
 import hashlib
 import json
 import mmap
@@ -29,6 +28,7 @@ from regard.errors import MachineError, UserError, notify
 from regard.machine.cache import cache_folder
 from regard.machine.disk import (
     BEGUN,
+    FULL,
     file_hash,
     flush,
     is_begun,
@@ -46,7 +46,6 @@ from regard.tokens.encoding import encode_strings
 FORMAT = 1
 NAME = re.compile("[0-9a-f]{32}")  # of the folder of a shard
 FILES = IDS, ENDS, ABOUT = "ids.bin", "ends.bin", "shard.json"
-FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 @dataclass(frozen=True, kw_only=True)

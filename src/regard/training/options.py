@@ -9,6 +9,8 @@ from annotated_types import Interval
 
 from regard.boundary import build
 from regard.errors import UserError
+from regard.machine.sorting import need_engine
+from regard.machine.spill import parse_size
 from regard.models import FAMILIES, family_class
 from regard.models.model import Model
 from regard.ranges import (
@@ -254,6 +256,20 @@ class TrainingOptions:
             )
 
 
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class CountingOptions:
+    """The options of families that learn by counting."""
+
+    memory: str | None = None
+    """Most memory that the training may take, such as 4GB: the rest is kept in files beside the run (needs
+    regard[large]). The model is the same. Default: count in memory."""
+
+    def __post_init__(self) -> None:
+        if self.memory is not None:
+            parse_size(self.memory)
+            need_engine()
+
+
 DATA_OPTIONS: dict[str, type[OutputOptions]] = {
     "text": TextOptions,
     "words": WordsOptions,
@@ -272,15 +288,17 @@ class Options:
     data: Any  # TextOptions, PairOptions or CaptionOptions, depending on the data that the family reads
     tokens: TokenOptions
     model: Any  # the family's Config
-    training: TrainingOptions | None  # None: the family does not learn by gradient descent
+    training: TrainingOptions | CountingOptions | None  # None: the family learns nothing
 
 
 def option_classes(family: type[Model]) -> list[type]:
-    """Return the dataclasses of a family's options: data, tokens, model and, for descent, training.
+    """Return the dataclasses of a family's options: data, tokens, model and how it learns.
 
     They have the family's own defaults.
     """
     kinds = [DATA_OPTIONS[family.reads], with_defaults(TokenOptions, family.token_defaults), family.Config]
+    if family.learns == "counting":
+        return [*kinds, CountingOptions]
     if family.learns != "descent":
         return kinds
     return [*kinds, with_defaults(TrainingOptions, family.training_defaults)]

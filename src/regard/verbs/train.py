@@ -5,6 +5,7 @@ import hashlib
 import json
 import time
 from collections.abc import Callable, Mapping
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from regard.inside.attention_rows import weight_sites
 from regard.inside.starting_vectors import begin_with_vectors
 from regard.machine.device import Machine, choose_machine
 from regard.machine.disk import absolute, lock_folder, relocated, remove_begun, write_json
+from regard.machine.spill import parse_size, spill_into
 from regard.models import family_class, family_name
 from regard.models.model import Model
 from regard.runs.formats.folder import (
@@ -34,7 +36,7 @@ from regard.tables import Table, TableRows
 from regard.training.checkpoint import checkpoints, remove_checkpoints
 from regard.training.log import METRICS, SAMPLES, TIMING
 from regard.training.loop import descend
-from regard.training.options import PATHS, Options, TrainingOptions, read_options
+from regard.training.options import PATHS, CountingOptions, Options, TrainingOptions, read_options
 from regard.training.recipes import find_recipe
 from regard.training.task import Listener, TextTask, ignore_reports
 from regard.training.tasks import make_task
@@ -164,20 +166,12 @@ def _begin(
     out: Path,
     listener: Listener,
 ) -> Trained:
-    began = time.perf_counter()
     torch.manual_seed(options.data.seed)
     model = task.make(kind, options.model)
     if task.vectors is not None:
         task.notes.append(begin_with_vectors(model, task.tokenizer, task.vectors))
-    if options.training is None:
-        encoded = task.encoded()
-        model.fit(encoded)
-        seconds = time.perf_counter() - began
-        loss = task.loss(model.eval())
-        measured = {"tokens": len(encoded), "seconds": seconds, "notes": tuple(task.notes)}
-        config = describe(model, texts=Texts.of(task.texts(), out), seed=options.data.seed, **measured)
-        run = write_run(Run(model, task.tokenizer, config), out, loss=loss)
-        return Trained(run, 0, len(encoded), seconds, loss)
+    if not isinstance(options.training, TrainingOptions):
+        return _count(model, task, options, out)
     if options.training.film:
         weight_sites(model, "to film")
     machine = choose_machine(options.training.precision)
@@ -198,6 +192,24 @@ def _begin(
         if _nothing_learned(out):  # the text was refused before the first step
             (out / TRAINING).unlink(missing_ok=True)
         raise
+
+
+def _count(model: Model, task: TextTask[Any], options: Options, out: Path) -> Trained:
+    """Train a model that learns by counting, within the memory budget if there is one."""
+    assert isinstance(options.training, CountingOptions)
+    began, memory = time.perf_counter(), options.training.memory
+    encoded, tensors = task.encoded(), None
+    with ExitStack() as stack:
+        if memory is None:
+            model.fit(encoded)
+        else:
+            tensors = model.fit_within(encoded, stack.enter_context(spill_into(out, parse_size(memory))))
+        seconds = time.perf_counter() - began
+        loss = task.loss(model.eval())
+        measured = {"tokens": len(encoded), "seconds": seconds, "notes": tuple(task.notes)}
+        config = describe(model, texts=Texts.of(task.texts(), out), seed=options.data.seed, **measured)
+        run = write_run(Run(model, task.tokenizer, config), out, tensors, loss=loss)
+    return Trained(run, 0, len(encoded), seconds, loss)
 
 
 def _resume(kind: type[Model], out: Path, given: dict[str, Any], listener: Listener) -> Trained:

@@ -6,6 +6,7 @@ last.
 
 import dataclasses
 import json
+import os
 import re
 from collections.abc import Collection
 from pathlib import Path
@@ -114,7 +115,18 @@ def _record_1(record: dict[str, Any]) -> dict[str, Any]:
     return {**{name: record[name] for name in known if name in record}, "files": files}
 
 
-OLDER = {1: _from_format_1}  # a reader for each older format
+def _from_format_2(data: dict[str, Any]) -> dict[str, Any]:
+    """Runs up to November 2026: the activation of a Transformer was GELU's tanh form, unless it was named."""
+    model, family = data["model"], known_family(data["family"])
+    options = {field.name for field in dataclasses.fields(family.Config)} if family is not None else set()
+    unnamed = "activation" in options and model.get("activation") is None
+    if unnamed and model.get("norm") != "post" and model.get("projections") != "none":
+        model = {**model, "activation": "gelu-tanh"}
+    return {**data, "format": FORMAT, "model": model}
+
+
+# a reader for each older format
+OLDER = {1: lambda data: _from_format_2(_from_format_1(data)), 2: _from_format_2}
 
 
 def _family(folder: Path, name: str, named: type[Model] | None) -> type[Model]:
@@ -159,11 +171,17 @@ def _tokenizer(path: Path) -> Tokenizer:
     return parse_tokenizer(read_bytes(path, str(path)), f"{path} is damaged")
 
 
-def write_run(run: Run, folder: Path, **outcome: Any) -> Run:
-    """Make a folder a run. config.json, which has the hashes of the other files, comes last."""
+def write_run(run: Run, folder: Path, tensors: Path | None = None, **outcome: Any) -> Run:
+    """Make a folder a run. config.json, which has the hashes of the other files, comes last.
+
+    `tensors` is a file on the same disk that has the tensors already. It is moved.
+    """
     (folder / MARK).touch()
     with written_beside(folder / MODEL) as beside:
-        write_tensors(run.model.tensors(), beside)
+        if tensors is None:
+            write_tensors(run.model.tensors(), beside)
+        else:
+            os.replace(tensors, beside)
     tokenizers = {TOKENIZER: run.tokenizer} | ({} if run.source is None else {SOURCE_TOKENIZER: run.source})
     for name, tokenizer in tokenizers.items():
         write_atomically(folder / name, json.dumps(tokenizer.to_json(), ensure_ascii=False).encode())
