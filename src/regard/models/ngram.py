@@ -25,9 +25,9 @@ from regard.parts.look import Look
 from regard.ranges import Number, Order, Positive
 from regard.tokens.contract import Encoded
 
-# Hash tables are made when a model has been asked for a token for this number of n-grams. To make them takes
-# about as long as to score a token for every eight n-grams without them.
-NGRAMS_PER_TOKEN = 16
+# Hash tables are made when a model has been asked for one token for so many of its n-grams. The search in the
+# sorted keys for a token takes as long as the tables take for 20 n-grams.
+NGRAMS_PER_TOKEN = 32
 
 
 @dataclass(frozen=True)

@@ -42,6 +42,11 @@ class TextScorer:
         self._size = vocabulary_size
         self._lookups = [Lookup(key_G) for key_G in keys]
 
+    @property
+    def bytes(self) -> int:
+        """The size of the hash tables."""
+        return sum(lookup.bytes for lookup in self._lookups)
+
     def losses(self, text: Encoded, orders: Sequence[Order]) -> Iterator[Tensor]:
         """Yield -log P of the tokens of a text. `orders` are those from 1."""
         end_D = text.ends_D.numpy()

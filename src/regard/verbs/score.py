@@ -6,7 +6,7 @@ import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
-from itertools import chain, pairwise
+from itertools import chain, starmap
 from typing import Any
 
 import torch
@@ -75,7 +75,7 @@ class Total:
 class Stretch:
     """Consecutive tokens of a text."""
 
-    ids: list[int]
+    ids_N: Tensor
     log_prob_N: Tensor
     lasts: list[int]  # the indices of the tokens that end documents
     terms: list[tuple[Term, ...]] | None
@@ -103,22 +103,28 @@ class Scores(Table):
         name = cache(self.run.tokenizer.name)
         for part in self.stretches():
             lasts = set(part.lasts)
-            for place, (token, log_prob) in enumerate(zip(part.ids, part.log_prob_N.tolist(), strict=True)):
+            for place, (token, log_prob) in enumerate(
+                zip(part.ids_N.tolist(), part.log_prob_N.tolist(), strict=True)
+            ):
                 terms = None if part.terms is None else part.terms[place]
                 yield ScoredToken(name(token), log_prob, terms), place in lasts
 
     def totals(self) -> Iterator[Total]:
         """Yield the sum of each document."""
-        log_prob, tokens = 0.0, 0
+        return starmap(Total, chain.from_iterable(self.sums()))
+
+    def sums(self) -> Iterator[list[tuple[float, int]]]:
+        """Yield the sums of many documents at a time, as tuples: log-probability, number of tokens."""
+        log_prob, tokens = 0.0, 0  # of the document that has begun
         for part in self.stretches():
             ends = [last + 1 for last in part.lasts]
-            cuts = sorted({0, *ends, len(part.ids)})
-            sums = torch.segment_reduce(part.log_prob_N, "sum", lengths=torch.tensor(cuts).diff()).tolist()
-            for own, (first, last) in zip(sums, pairwise(cuts), strict=True):
-                log_prob, tokens = log_prob + own, tokens + last - first
-                if last < cuts[-1] or len(ends) == len(sums):  # the last one may go on in the next stretch
-                    yield Total(log_prob, tokens)
-                    log_prob, tokens = 0.0, 0
+            cuts = torch.tensor([0, *ends, len(part.ids_N)]).diff()
+            sums = torch.segment_reduce(part.log_prob_N, "sum", lengths=cuts, initial=0.0).tolist()
+            numbers = cuts.tolist()
+            sums[0] += log_prob
+            numbers[0] += tokens
+            log_prob, tokens = sums.pop(), numbers.pop()
+            yield [*zip(sums, numbers, strict=True)]
 
     def stretches(self) -> Iterator[Stretch]:
         """Yield all tokens in order, thousands at a time."""
@@ -156,8 +162,7 @@ def score(
     Args:
         run: A run folder, an ARPA file, or a GPT-2 checkpoint.
         text: The text. Without it, the run's own test or validation text.
-        totals: Print a line for each document, its log-probability and its number of tokens, instead of its
-            tokens. In Python, `totals()` of the result yields them.
+        totals: Print a line for each document instead: its log-probability and its number of tokens.
         explain: Add the terms of each probability: the orders of an n-gram, the gate and copies, a mixture.
         edit: Change the model: a JSON file of edits, or the JSON itself.
     """
@@ -176,11 +181,11 @@ def _scored(run: Run, source: Source, explain: bool) -> Iterator[Stretch]:
     first = 0
     for nll_N in chain.from_iterable(nll_N.split(AT_A_TIME) for nll_N in losses_in_order(model, encoded)):
         last = first + len(nll_N)
-        ids = encoded.ids_N[first:last].tolist()
+        ids_N = encoded.ids_N[first:last].clone()
         inside = torch.searchsorted(encoded.ends_D, torch.tensor([first, last]), right=True).tolist()
         lasts = (encoded.ends_D[slice(*inside)] - (first + 1)).tolist()
         encoded.release()
-        yield Stretch(ids, -nll_N, lasts, None if terms is None else terms[first:last])
+        yield Stretch(ids_N, -nll_N, lasts, None if terms is None else terms[first:last])
         first = last
 
 
@@ -221,7 +226,7 @@ def main(arguments: list[str]) -> None:
     call = parse(score, arguments)
     scores = score(**call.values)
     if scores.only_totals:
-        written = _json_totals(scores.totals()) if call.json else _text_totals(scores.totals())
+        written = _json_totals(scores.totals()) if call.json else _text_totals(scores)
     else:
         written = _json(scores) if call.json else _text(scores)
     first = next(written)  # a mistake is noticed before anything is written
@@ -235,7 +240,7 @@ def _json(scores: Scores) -> Iterator[str]:
     for part in scores.stretches():
         tokens = [
             f'{{"token": {token}, "log_prob": {"null" if log_prob == -math.inf else log_prob}'
-            for token, log_prob in zip(map(name, part.ids), part.log_prob_N.tolist(), strict=True)
+            for token, log_prob in zip(map(name, part.ids_N.tolist()), part.log_prob_N.tolist(), strict=True)
         ]
         for place, terms in enumerate(part.terms or ()):
             tokens[place] += f', "terms": {json.dumps([term.to_json() for term in terms])}'
@@ -260,7 +265,7 @@ def _text(scores: Scores) -> Iterator[str]:
     for part in scores.stretches():
         lines = [
             f"{token}\t{log_prob:.6f}\n"
-            for token, log_prob in zip(map(name, part.ids), part.log_prob_N.tolist(), strict=True)
+            for token, log_prob in zip(map(name, part.ids_N.tolist()), part.log_prob_N.tolist(), strict=True)
         ]
         for place, terms in enumerate(part.terms or ()):
             lines[place] += "".join(map(_line, terms))
@@ -269,8 +274,9 @@ def _text(scores: Scores) -> Iterator[str]:
         yield "".join(lines)
 
 
-def _text_totals(totals: Iterator[Total]) -> Iterator[str]:
-    return (f"{total.log_prob:.6f}\t{total.tokens}\n" for total in totals)
+def _text_totals(scores: Scores) -> Iterator[str]:
+    for sums in scores.sums():
+        yield "".join([f"{log_prob:.6f}\t{tokens}\n" for log_prob, tokens in sums])
 
 
 def _line(term: Term) -> str:
