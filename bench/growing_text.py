@@ -1,6 +1,7 @@
 """Writes a text of any size whose words and n-grams keep growing, as those of real text do.
 
-Words are sampled from a model of order 3: the successors of each pair of words of the built-in text. One word
+Words are sampled from a model of order 3: the successors of each pair of words of the built-in text, or of
+another text (a longer one has more successors, and so more different n-grams of higher orders). One word
 in FRESH is replaced by a word of an endless vocabulary, whose ranks follow a Zipf law. After n words, the
 number of different new words has the order of n ** (1 / EXPONENT). The same seed gives the same text.
 
@@ -55,9 +56,9 @@ def new_word(rank: int) -> str:
     return spelled + "q"  # no word of the built-in text ends like this
 
 
-def blocks(seed: int) -> Iterator[str]:
+def blocks(seed: int, like: Path | None = None) -> Iterator[str]:
     """Yield blocks of text without end, some three megabytes each."""
-    model, number = Model(built_in_text().text), 0
+    model, number = Model(built_in_text().text if like is None else like.read_text()), 0
     names = np.array(model.words, dtype=object)
     while True:
         random = np.random.default_rng([seed, number])
@@ -69,10 +70,10 @@ def blocks(seed: int) -> Iterator[str]:
         number += 1
 
 
-def write(path: Path, size: int, seed: int = 1) -> None:
+def write(path: Path, size: int, seed: int = 1, like: Path | None = None) -> None:
     """Write a text of `size` bytes, rounded down to a whole character."""
     with path.open("wb") as file:
-        for block in blocks(seed):
+        for block in blocks(seed, like):
             data = block.encode()[: size - file.tell()]
             file.write(data.decode(errors="ignore").encode())
             if len(data) < len(block.encode()) or file.tell() >= size:
@@ -83,6 +84,7 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--megabytes", type=float, default=200)
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--like", type=Path, help="the text whose pairs of words are sampled")
     parser.add_argument("--out", type=Path, required=True)
     chosen = parser.parse_args()
-    write(chosen.out, int(chosen.megabytes * 1e6), chosen.seed)
+    write(chosen.out, int(chosen.megabytes * 1e6), chosen.seed, chosen.like)

@@ -3,6 +3,7 @@
 Shape legend: R rows.
 """
 
+import errno
 import os
 from collections.abc import Iterable, Iterator
 from contextlib import closing
@@ -12,10 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from regard.errors import MachineError, OneLine, UserError
+from regard.errors import MachineError, UserError
 from regard.machine.child import usable_cores
-from regard.machine.disk import FULL
-from regard.machine.spill import disk_full
 
 DATABASE = "rows.db"
 Rows = list[np.ndarray]  # (R) for each column
@@ -74,10 +73,13 @@ def _sorted(database: Any, rows: Iterable[Rows], names: list[str], size: int) ->
         yield [found[name] for name in names]
 
 
-def _failure(error: Exception, folder: Path, memory: int) -> OneLine:
+def _failure(error: Exception, folder: Path, memory: int) -> Exception:
     text = str(error)
-    if any(reason in text for reason in (*map(os.strerror, FULL), "max_temp_directory_size")):
-        return disk_full(folder)
+    for number in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+        if os.strerror(number) in text:
+            return OSError(number, os.strerror(number), str(folder))
+    if "max_temp_directory_size" in text:  # DuckDB leaves a tenth of the disk free
+        return OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(folder))
     if "memory" in text.lower():
         return UserError(
             f"`memory` is too small for DuckDB, which has {memory / 1e6:.0f} MB of it: give more"

@@ -23,6 +23,7 @@ class Spill:
 
     memory: int
     folder: Path
+    engine: str | None = None  # the address of a cluster that sorts
 
     def room(self) -> int:
         """Return the bytes that are left."""
@@ -53,27 +54,23 @@ def show(size: int) -> str:
 
 
 @contextmanager
-def spill_into(out: Path, memory: int) -> Iterator[Spill]:
+def spill_into(out: Path, memory: int, engine: str | None = None) -> Iterator[Spill]:
     """Make a folder inside `out`, whose lock is held, and remove it at the end."""
     for left in out.glob(f"{PREFIX}*.tmp"):  # of a process that died
         _remove(left)
     folder = out / f"{PREFIX}{os.getpid()}.tmp"
     folder.mkdir()
     try:
-        yield Spill(memory, folder)
+        yield Spill(memory, folder, engine)
     except OSError as error:
         if error.errno not in FULL:
             raise
-        raise disk_full(folder) from None
+        raise MachineError(
+            f"the disk is full while the text is counted in {out}: free some room, or choose an `out` on "
+            "another disk"
+        ) from None
     finally:
         _remove(folder)
-
-
-def disk_full(folder: Path) -> MachineError:
-    return MachineError(
-        f"the disk is full while the text is counted in {folder.parent}: free some room, or choose an `out` "
-        "on another disk"
-    )
 
 
 def _remove(folder: Path) -> None:

@@ -15,6 +15,7 @@ from typing import final
 import torch
 from torch import Tensor
 
+from regard.machine.cluster import sort_on_cluster
 from regard.machine.columns import Column, TensorFile
 from regard.machine.memory import release_freed_memory
 from regard.machine.sorting import load_engine, sort_rows
@@ -228,10 +229,14 @@ def fit_in_files(
     spill.check(max(LEAST, NGRAM * (vocabulary_size + 1)), f"for {vocabulary_size:,} different tokens")
     room, packing = spill.room(), Packing(vocabulary_size, order)
     size = room // 4 // (WINDOW_ROW + 24 * packing.columns)
-    rows = sort_rows(windows(text, packing, size), packing.columns, spill.folder, room // 2, size)
+    rows = windows(text, packing, size)
+    if spill.engine is None:
+        ordered = sort_rows(rows, packing.columns, spill.folder, room // 2, size)
+    else:
+        ordered = sort_on_cluster(spill.engine, rows, packing.columns, spill.folder, size)
     # A count is at most the number of windows, and a node less than it.
     number = torch.int32 if len(text) + len(text.ends_D) < 1 << 31 else torch.int64
-    words, tables = write_counts(rows, packing, spill.folder, number)
+    words, tables = write_counts(ordered, packing, spill.folder, number)
     release_freed_memory()
     size = max(vocabulary_size + 1, spill.room() // NGRAM)
     return FileEstimator(vocabulary_size, smoothing, prune, spill.folder, size).estimate(words, tables)

@@ -9,6 +9,8 @@ from annotated_types import Interval
 
 from regard.boundary import build
 from regard.errors import UserError
+from regard.machine.cluster import need_scheduler
+from regard.machine.memory import usable_memory
 from regard.machine.sorting import need_engine
 from regard.machine.spill import parse_size
 from regard.models import FAMILIES, family_class
@@ -263,11 +265,23 @@ class CountingOptions:
     memory: str | None = None
     """Most memory that the training may take, such as 4GB: the rest is kept in files beside the run (needs
     regard[large]). The model is the same. Default: count in memory."""
+    engine: str | None = None
+    """Address of a Dask scheduler, such as tcp://10.0.0.1:8786, whose workers sort the n-grams. They must see
+    the folder `out` (needs regard[cluster])."""
 
     def __post_init__(self) -> None:
         if self.memory is not None:
             parse_size(self.memory)
             need_engine()
+        if self.engine is not None:
+            need_scheduler()
+
+    @property
+    def budget(self) -> int | None:
+        """The bytes of memory, or None to count in memory. With an engine, half of the machine by default."""
+        if self.memory is not None:
+            return parse_size(self.memory)
+        return None if self.engine is None else usable_memory() // 2
 
 
 DATA_OPTIONS: dict[str, type[OutputOptions]] = {

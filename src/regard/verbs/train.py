@@ -17,7 +17,7 @@ from regard.inside.attention_rows import weight_sites
 from regard.inside.starting_vectors import begin_with_vectors
 from regard.machine.device import Machine, choose_machine
 from regard.machine.disk import absolute, lock_folder, relocated, remove_begun, write_json
-from regard.machine.spill import parse_size, spill_into
+from regard.machine.spill import spill_into
 from regard.models import family_class, family_name
 from regard.models.model import Model
 from regard.runs.formats.folder import (
@@ -197,13 +197,14 @@ def _begin(
 def _count(model: Model, task: TextTask[Any], options: Options, out: Path) -> Trained:
     """Train a model that learns by counting, within the memory budget if there is one."""
     assert isinstance(options.training, CountingOptions)
-    began, memory = time.perf_counter(), options.training.memory
+    began, budget = time.perf_counter(), options.training.budget
     encoded, tensors = task.encoded(), None
     with ExitStack() as stack:
-        if memory is None:
+        if budget is None:
             model.fit(encoded)
         else:
-            tensors = model.fit_within(encoded, stack.enter_context(spill_into(out, parse_size(memory))))
+            spill = stack.enter_context(spill_into(out, budget, options.training.engine))
+            tensors = model.fit_within(encoded, spill)
         seconds = time.perf_counter() - began
         loss = task.loss(model.eval())
         measured = {"tokens": len(encoded), "seconds": seconds, "notes": tuple(task.notes)}

@@ -14,7 +14,15 @@ from regard.training.task import Listener, Report
 from regard.verbs.options import JSON, Option, field_options
 from regard.verbs.parsing import Call, option_fields, parse_options
 
-MACHINE = ("precision", "compile", "resume", "tensorboard", "size", "memory")  # the group "machine" in --help
+MACHINE = (
+    "precision",
+    "compile",
+    "resume",
+    "tensorboard",
+    "size",
+    "memory",
+    "engine",
+)  # the group "machine" in --help
 FIRST = (  # the options that are needed most, in this order
     "text",
     "source",
@@ -48,6 +56,7 @@ METAVARS = dict.fromkeys(("text", "valid", "test", "labelled"), "PATH") | {
     "columns": "LABEL,TEXT",
     "vectors": "RUN",
     "memory": "SIZE",
+    "engine": "ADDRESS",
 }
 USAGE = """usage: regard train FAMILY [OPTIONS]
        regard train --recipe NAME [--data FOLDER] [OPTIONS]
