@@ -40,7 +40,7 @@ def interleaved(
 ) -> Speeds:
     """Run every way once to warm up, and then once in every pass.
 
-    The clock `time.process_time` leaves out the time in which other programs run.
+    `clock` may be time.process_time for work on one thread: other processes on the core then hardly count.
     """
     for work in ways.values():
         work()
