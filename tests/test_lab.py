@@ -1,6 +1,8 @@
 """The lab's server: what it answers, whom it answers, and that its numbers are those of `regard look`."""
 
+import base64
 import http.client
+import io
 import json
 import math
 import shutil
@@ -13,6 +15,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
+from PIL import Image
 
 import regard
 
@@ -114,8 +117,13 @@ def lab_runs(tmp_path_factory) -> Path:
     (folder / "labelled.tsv").write_text("good\ta b c\nbad\tc c b a\nodd\tb\n" * 20)
     labels = {"labelled": str(folder / "labelled.tsv"), "steps": 5, "width": 14, "batch": 4, "hold": 0}
     regard.train("classifier", out=str(folder / "runs" / "labels"), **labels)
-    seen = {"scenes": 100, "steps": 2, "width": 10, "batch": 4}
-    regard.train("captioner", out=str(folder / "runs" / "captions"), **seen)
+    seen = {"steps": 2, "width": 10, "batch": 4}
+    regard.train("captioner", out=str(folder / "runs" / "captions"), scenes=100, **seen)
+    regard.scenes(folder / "images", count=12, size=32)
+    own = {"images": str(folder / "images"), "captions": str(folder / "images" / "captions.tsv")}
+    regard.train("captioner", out=str(folder / "runs" / "own"), **own, **seen)
+    blanks = {"encoder": "transformer", "layers": 2, "heads": 3, "width": 18, "context": 31}
+    regard.train("reader", out=str(folder / "runs" / "reader"), **usual, **blanks, steps=5, batch=4)
     outside = tmp_path_factory.mktemp("outside")
     shutil.copytree(folder / "runs" / "transformer", outside / "secret")
     (folder / "runs" / "link").symlink_to(outside / "secret")
@@ -140,6 +148,8 @@ def test_runs_are_listed_below_a_folder(lab):
         ("backpack", "backpack", "word", "text"),
         ("labels", "classifier", "word", "labels"),
         ("captions", "captioner", "word", "captions"),
+        ("own", "captioner", "word", "captions"),
+        ("reader", "reader", "word", "blanks"),
     }
 
 
@@ -390,11 +400,83 @@ def test_a_caption_under_an_edit_is_that_of_look(lab, lab_runs, tmp_path):
     ]
 
 
+def test_a_captioner_sees_images_of_its_own_data_and_added_files(lab, lab_runs):
+    run = lab.run("own")
+    (first, *rest) = lab.done("scenes", {"run": run})["scenes"]
+    assert first["id"] == "own-0"
+    assert Path(first["file"]).parent == lab_runs / "images"
+    assert [one["file"] is None for one in rest] == [
+        True
+    ] * 12  # a tenth of 12 images is held out; 12 are drawn
+    read = lab.done("read", {"run": run, "text": "", "scene": "own-0", "target": "a red ring"})
+    looked = regard.look(str(lab_runs / "runs" / "own"), "a red ring", image=first["file"])
+    assert read["surprisal"][1:] == pytest.approx(looked.record.surprisal[1:], rel=1e-5)
+    assert lab.done("read", {"run": run, "text": ""}) == lab.done(
+        "read", {"run": run, "text": "", "scene": "own-0"}
+    )
+    file = (lab_runs / "images" / "07.png").read_bytes()
+    question = {"run": lab.run("captions"), "name": "<b>07.png", "data": base64.b64encode(file).decode()}
+    added = lab.done("add", question)
+    assert (added["caption"], added["id"][:5]) == ("<b>07.png", "file-")
+    assert lab.done("scenes", {"run": lab.run("captions")})["scenes"][0] == added
+    of = {"run": lab.run("captions"), "text": "", "scene": added["id"], "target": "a red ring"}
+    looked = regard.look(
+        str(lab_runs / "runs" / "captions"), "a red ring", image=lab_runs / "images" / "07.png"
+    )
+    assert lab.done("read", of)["surprisal"][1:] == pytest.approx(looked.record.surprisal[1:], rel=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("run", "data", "said"),
+    [
+        ("captions", "!!!", "did not arrive as it was sent"),
+        ("captions", "cut", "damaged or cut off"),
+        ("captions", base64.b64encode(b"no image").decode(), "is not an image"),
+        ("captions", "wide", "give a smaller copy"),
+        ("transformer", "", "does not caption images"),
+    ],
+)
+def test_what_is_no_image_of_a_bounded_size_is_refused(lab, run, data, said):
+    if data in ("wide", "cut"):  # a small file that describes many pixels, and half of a file
+        held = io.BytesIO()
+        Image.new("1", (2048, 2048) if data == "wide" else (64, 64)).save(held, "PNG")
+        data = base64.b64encode(held.getvalue()[: None if data == "wide" else 50]).decode()
+    answer = lab.ask("add", {"run": lab.run(run), "name": "x.png", "data": data})
+    assert answer["state"] == "failed"
+    assert said in answer["error"]
+
+
+def test_blanks_are_those_of_look_and_their_doubts_those_of_doubt(lab, lab_runs):
+    run, text = str(lab_runs / "runs" / "reader"), "a b ___ c"
+    edits = [{"do": "uniform", "site": "layer1.attention", "rows": [2]}]
+    of = {"run": lab.run("reader"), "text": text, "edits": edits}
+    looked = regard.look(run, text, edit=json.dumps(edits), top=3)
+    assert looked.before is not None
+    read = lab.done("read", {**of, "top": 3})
+    assert read["fills"]
+    assert [name for name, _ in read["likeliest"][2]] == [name for name, _ in looked.record.likeliest[2]]
+    next = lab.done("next", {"of": of, "place": 2, "top": 100})
+    after, before = ({one["token"]: one[when] for one in next["chances"]} for when in ("after", "before"))
+    for record, chances in ((looked.record, after), (looked.before, before)):
+        assert [chances[name] for name, _ in record.likeliest[2]] == pytest.approx(
+            [p for _, p in record.likeliest[2]], rel=1e-5
+        )
+    stages, doubted = lab.pieces("doubt", {"of": of, "place": 2})
+    assert [stage["about"] for stage in stages][-1] == "the scores are judged"
+    own = regard.doubt(run, text, edit=json.dumps(edits))
+    assert (doubted["words"], doubted["target"]) == (own.words, own.target)
+    assert doubted["own"] == pytest.approx(own.attributions[0].scores, abs=1e-6)
+    assert [one["divergence"] for one in doubted["moved"]] == pytest.approx(
+        [one.divergence for one in own.moved], abs=1e-3
+    )
+    assert "no blank at position 1" in lab.ask("next", {"of": of, "place": 1})["error"]
+
+
 @pytest.mark.parametrize(
     ("run", "more", "said"),
     [
-        ("captions", {"text": "", "scene": 12}, "scenes 0 to 11"),
-        ("captions", {"text": ""}, "scenes 0 to 11"),
+        ("captions", {"text": "", "scene": 12}, "not among those of this run"),
+        ("captions", {"text": "", "scene": "own-0"}, "not among those of this run"),
         ("labels", {"text": " "}, "give some text"),
     ],
 )

@@ -116,6 +116,27 @@ def test_a_row_that_may_see_nothing_gives_zeros_and_finite_gradients(score):
     torch.testing.assert_close(weights.sum(3)[0, 0], torch.tensor([0.0, 1, 1, 1, 1]))
 
 
+@pytest.mark.parametrize("mask", [causal, earlier, everything, lookback(7), prefix(11), causal & padding])
+@pytest.mark.parametrize("block", [1, 5, 67])
+def test_the_largest_weights_of_blocks_are_those_of_the_explicit_body(double, mask, block):
+    """Slices of rows and of the keys that they see give the maxima of all weights, whatever is hidden."""
+    heads, groups, tokens, width = 6, 2, 131, 7  # more rows than a slice has, and no multiple of a block
+    split = torch.randn(1, tokens, heads + groups, width).transpose(1, 2)  # rows of a head lie apart
+    query_BHQD, key_BGKD = split[:, :heads], split[:, heads:]
+    bias_BHQK = torch.randn(1, heads, tokens, tokens)
+    if ("padding", 0) in mask.rules:
+        position_BT = torch.arange(tokens).unsqueeze(0) - 3  # three tokens of padding
+        mask = mask.over(position_BT, torch.where(position_BT < 0, -1, position_BT))
+    given = {"score": ScaledDot(), "mask": mask, "bias_BHQK": bias_BHQK}
+    whole_BHQK = weigh(query_BHQD, key_BGKD, **given)
+    blocks = -(-tokens // block)
+    wanted_HIJ = torch.nn.functional.pad(whole_BHQK[0], (0, blocks * block - tokens) * 2)
+    wanted_HIJ = wanted_HIJ.reshape(heads, blocks, block, blocks, block).amax((2, 4))
+    look = Look(["attention"])
+    attend(query_BHQD, key_BGKD, key_BGKD, look=look, **given)
+    torch.testing.assert_close(look.coarse["attention"](block)[0], wanted_HIJ, rtol=1e-12, atol=1e-12)
+
+
 def test_softmax_is_the_librarys():
     scores = random(B, H, Q, K) * 50
     torch.testing.assert_close(softmax(scores), torch.softmax(scores, 3))

@@ -11,7 +11,7 @@ export interface Place {
   runs: string[]; // names
   text: string | null;
   target: string | null;
-  scene: number | null;
+  scene: string | null;
   words: boolean;
   site: string | null;
   head: number; // -1: the mean of all heads
@@ -27,7 +27,7 @@ export function encode(place: Place): string {
   for (const run of place.runs) items.append("run", run);
   if (place.text !== null) items.set("text", place.text);
   if (place.target !== null) items.set("target", place.target);
-  if (place.scene !== null) items.set("scene", String(place.scene));
+  if (place.scene !== null) items.set("scene", place.scene);
   if (place.words) items.set("words", "1");
   if (place.view === "attend") {
     if (place.site !== null) items.set("site", place.site);
@@ -52,7 +52,7 @@ export function decode(hash: string): Place {
     runs: items.getAll("run"),
     text: items.get("text"),
     target: items.get("target"),
-    scene: /^\d{1,4}$/.test(items.get("scene") ?? "") ? Number(items.get("scene")) : null,
+    scene: /^[\w-]{1,40}$/.test(items.get("scene") ?? "") ? items.get("scene") : null,
     words: items.get("words") === "1",
     site: items.get("site"),
     head: Number.isInteger(head) && head >= -1 ? head : -1,

@@ -212,7 +212,7 @@ function Composer() {
           <Scenes run={info.value!.id} />
         ) : (
           <label class="field">
-            <span>{pairs ? "Sentence" : "Text"}</span>
+            <span>{pairs ? "Sentence" : info.value?.reads === "blanks" ? "Text, with ___ for each word to fill in" : "Text"}</span>
             <textarea
               value={text.value}
               rows={2}

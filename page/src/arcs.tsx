@@ -3,7 +3,8 @@ import { useSignal } from "@preact/signals";
 import { average, useNames, useRows } from "./attend";
 import { useStore } from "./context";
 import { bare, visible } from "./format";
-import { isKnown } from "./positions";
+import { GoldKey } from "./gold";
+import { goldLinks, isKnown } from "./positions";
 import { Weights, type MapProps } from "./weights";
 
 const LINE = 30; // the height of a word, in pixels; the style sheet has the same
@@ -61,6 +62,7 @@ export function Arcs({ read, of, site, head, rows }: MapProps) {
           );
       }
 
+  const gold = goldLinks(read, site).filter(([row, to]) => row >= from && row < from + rowCount && to >= fromColumn && to < fromColumn + columnCount);
   const pick = (row: number, several: boolean) => {
     if (!isKnown(site, row)) return;
     const has = store.rows.value.includes(row);
@@ -121,6 +123,9 @@ export function Arcs({ read, of, site, head, rows }: MapProps) {
           role="img"
           aria-label={`Lines from each word to the words that it attends to, ${head < 0 ? "mean of all heads" : site.heads[head]}`}
         >
+          {gold.map(([row, to]) => (
+            <path key={`g${row}-${to}`} class="gold" d={path(row, to)} />
+          ))}
           {faint}
           {exact &&
             rows
@@ -138,6 +143,7 @@ export function Arcs({ read, of, site, head, rows }: MapProps) {
         </svg>
         <Weights read={read} of={of} site={site} head={head} rows={rows} columns={shownColumns} numbers={numbers} hover={(at) => (column.value = at)} />
       </div>
+      {gold.length > 0 && <GoldKey />}
       <p class="muted small">
         Choose a word on the left (several with Shift or Ctrl).
         {store.host.edits &&

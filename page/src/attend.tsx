@@ -2,11 +2,11 @@ import { useEffect, useMemo } from "preact/hooks";
 import { useSignal } from "@preact/signals";
 import type { Form } from "./address";
 import { Arcs } from "./arcs";
+import { Blanks, blanksOf } from "./blanks";
 import { Changes } from "./changes";
 import { useStore } from "./context";
 import { isSilent, toggleSilence, add } from "./edits";
-import { Bars, Expected, Glance, Terms } from "./expected";
-import { bare } from "./format";
+import { Expected, Glance, Terms } from "./expected";
 import { HeatMap } from "./heatmap";
 import { OverImage } from "./image";
 import { Labels } from "./labels";
@@ -16,6 +16,7 @@ import { columnNames, isKnown, rowNames, siteOf } from "./positions";
 import type { Read, ReadQuestion, SiteInfo } from "./protocol";
 import type { Reading } from "./store";
 import { TermsByWord } from "./terms";
+import { Waiting } from "./waiting";
 import { Weights, type MapProps } from "./weights";
 
 const FORMS: readonly (readonly [Form, string])[] = [
@@ -26,20 +27,8 @@ const FORMS: readonly (readonly [Form, string])[] = [
 
 /** What the model attends to. Weights can be dragged, and the prediction follows. */
 export function Attend() {
-  const { reading, text, info, retry, active } = useStore();
-  const now = reading.value;
-  if (!text.value.trim() && info.value?.reads !== "captions") return <p class="empty">Type a text above: its attention appears here.</p>;
-  if (!now?.read || !now.of)
-    return now?.error ? (
-      <p class="error" role="alert">
-        {now.error}{" "}
-        <button class="link" onClick={() => active.value && retry(active.value)}>
-          Try again
-        </button>
-      </p>
-    ) : (
-      <div class="skeleton tall" aria-label="The model is being opened" />
-    );
+  const now = useStore().reading.value;
+  if (!now?.read || !now.of) return <Waiting empty="Type a text above: its attention appears here." />;
   return <Attention now={now} read={now.read} of={now.of} />;
 }
 
@@ -95,7 +84,7 @@ function Attention({ now, read, of }: { now: Reading; read: Read; of: ReadQuesti
       </div>
       <div class="side">
         {read.fills ? (
-          <Blanks read={read} rows={rows} />
+          <Blanks run={of.run} read={read} place={[...rows].reverse().find((row) => read.likeliest[row]?.length)} />
         ) : read.labels ? (
           <Labels labels={read.labels} name={store.info.value?.name ?? ""} />
         ) : (
@@ -117,21 +106,7 @@ function Attention({ now, read, of }: { now: Reading; read: Read; of: ReadQuesti
 function startingRow(read: Read, site: SiteInfo, last: number): number {
   if (read.image) return Math.min(site.first + 2, last);
   if (!read.fills) return last;
-  return Math.min(last, Math.max(site.first, read.likeliest.findIndex((words) => words.length > 0)));
-}
-
-/** For a model that fills blanks: the likeliest words of the chosen blank. */
-function Blanks({ read, rows }: { read: Read; rows: readonly number[] }) {
-  const place = [...rows].reverse().find((row) => read.likeliest[row]?.length);
-  return (
-    <section class="expected" aria-label="Words of the blank">
-      <h2>
-        <span class="muted">word of the blank </span>
-        {place !== undefined && <q class="context">{read.tokens.slice(Math.max(0, place - 2), place + 3).map(bare).join(" ")}</q>}
-      </h2>
-      {place === undefined ? <p class="muted">Choose a blank (___).</p> : <Bars rows={read.likeliest[place]!.map(([word, p]) => ({ word, p, here: false }))} />}
-    </section>
-  );
+  return Math.min(last, Math.max(site.first, blanksOf(read)[0] ?? last));
 }
 
 function RowWeights(part: MapProps) {

@@ -25,7 +25,7 @@ export function Changes({ read, site, head = -1, rows = [] }: Props) {
     ...(site && head >= 0 && site.heads.length > 1 ? { heads: [head] } : {}),
     rows: site ? rows.flatMap((row) => rowPositions(read, site, row)) : [],
   };
-  const repeatable = store.host.asks || !read.image; // a file does not know where its image lies
+  const repeatable = info.value?.reads !== "captions" || store.shown.value !== null; // a file does not know where its image lies
   const put = (edit: Edit) => store.edit(add(edits.value, edit));
   const copy = async (name: string, what: string) => {
     try {
@@ -39,7 +39,7 @@ export function Changes({ read, site, head = -1, rows = [] }: Props) {
   };
   const reads = info.value?.reads;
   const sentence = reads === "pairs" || reads === "captions" ? (target.value ?? read.tokens.slice(1, -1).join(" ")) : null;
-  const input = { path: info.value?.path ?? "", text: text.value, target: sentence, scene: reads === "captions" ? store.scene.value : null };
+  const input = { path: info.value?.path ?? "", text: text.value, target: sentence, scene: reads === "captions" ? store.shown.value : null };
   const own = () => {
     const more = editsOf(json.value);
     refused.value = more.length ? "" : "This is no edit: an edit is an object with do and site.";

@@ -3,9 +3,9 @@
 import { VIEWS, type View } from "./address";
 import type { Theme } from "./colour";
 import type {
-  Answer, Course, Doubted, DoubtQuestion, Forgotten, ForgetQuestion, Heads, HeadsQuestion, LessonPage, LessonQuestion,
+  AddQuestion, Answer, Course, Doubted, DoubtQuestion, Forgotten, ForgetQuestion, Heads, HeadsQuestion, LessonPage, LessonQuestion,
   MosaicQuestion, Next, NextQuestion, Piece, Progress, Read, ReadQuestion, Rows, RowsQuestion, Runs, Said, SaveQuestion, SayQuestion,
-  Scenes, ScenesQuestion, Senses, SensesQuestion, Stage, TileQuestion, Trained, TrainedQuestion, WriteQuestion,
+  Scene, Scenes, ScenesQuestion, Senses, SensesQuestion, Stage, TileQuestion, Trained, TrainedQuestion, WriteQuestion,
 } from "./protocol";
 
 /** Long measurements, with their questions and results. */
@@ -46,6 +46,7 @@ export interface Channel {
   tile(question: TileQuestion, view: string): Promise<Uint8Array>;
   mosaic(question: MosaicQuestion, view: string): Promise<Uint8Array>;
   scenes(question: ScenesQuestion): Promise<Scenes>;
+  add(question: AddQuestion): Promise<Scene>;
   senses(question: SensesQuestion): Promise<Senses>;
   trained(question: TrainedQuestion): Promise<Trained>;
   course(): Promise<Course>;
@@ -163,6 +164,7 @@ export function serverChannel(): Channel {
     tile: (question, view) => ask("tile", question, view) as Promise<Uint8Array>,
     mosaic: (question, view) => ask("mosaic", question, view) as Promise<Uint8Array>,
     scenes: (question) => ask("scenes", question, "scenes") as Promise<Scenes>,
+    add: (question) => ask("add", question, "add") as Promise<Scene>,
     senses: (question) => ask("senses", question, "senses") as Promise<Senses>,
     trained: (question) => ask("trained", question, "trained") as Promise<Trained>,
     course: () => ask("course", {}, "course") as Promise<Course>,

@@ -1,40 +1,51 @@
 import { useSignal } from "@preact/signals";
 import { sequential, signed, type Theme } from "./colour";
+import { Blanks, blanksOf } from "./blanks";
 import { useStore } from "./context";
 import { Expected } from "./expected";
 import { bare, percent, short, visible } from "./format";
 import { Veil } from "./image";
 import { Labels, likeliest } from "./labels";
 import { useMeasure, Working } from "./measure";
-import { predictedAfter } from "./positions";
+import { positionsOf, predictedAfter } from "./positions";
 import type { Doubted, DoubtQuestion, Picture, Read } from "./protocol";
 import { Say } from "./say";
 import type { Reading } from "./store";
 import { Tokens } from "./tokens";
+import { TwoBars } from "./twobars";
+import { Waiting } from "./waiting";
 
 /** How far the attention behind one prediction can move, and what other methods say of its words. */
 export function DoubtView() {
-  const { reading } = useStore();
-  const now = reading.value;
-  if (!now?.read || !now.of)
-    return now?.error ? (
-      <p class="error" role="alert">
-        {now.error}
-      </p>
-    ) : (
-      <div class="skeleton tall" aria-label="The model is being opened" />
-    );
+  const now = useStore().reading.value;
+  if (!now?.read || !now.of) return <Waiting empty="Type a text above, and choose a word to doubt its prediction." />;
   return <Prediction now={now} read={now.read} />;
 }
 
 function Prediction({ now, read }: { now: Reading; read: Read }) {
-  const store = useStore();
-  const { place, info } = store;
-  const run = now.of!.run;
+  const { place } = useStore();
   const ended = read.given !== null;
   const last = read.tokens.length - (ended ? 1 : 0);
-  const chosen = Math.min(Math.max(1, place.value ?? (ended ? Math.max(1, last - 1) : last)), last);
-  const at = read.labels ? 0 : predictedAfter(read, chosen);
+  const blanks = read.fills ? blanksOf(read) : [];
+  const chosen = read.fills
+    ? (blanks.find((one) => one === place.value) ?? blanks[0])
+    : Math.min(Math.max(1, place.value ?? (ended ? Math.max(1, last - 1) : last)), last);
+  if (chosen === undefined) return <p class="empty">Write ___ in the text for a word that the model should fill in: its prediction can then be doubted.</p>;
+  return <Doubting now={now} read={read} chosen={chosen} ended={ended} />;
+}
+
+interface Choice {
+  now: Reading;
+  read: Read;
+  chosen: number; // the place of the word, or of the blank
+  ended: boolean; // the text ends with its last token, after which nothing is predicted
+}
+
+function Doubting({ now, read, chosen, ended }: Choice) {
+  const { place, info } = useStore();
+  const run = now.of!.run;
+  const first = read.fills ? 0 : 1; // a text that is read at once has no start mark
+  const at = read.labels ? 0 : read.fills ? positionsOf(read, chosen)[0]! : predictedAfter(read, chosen);
   const label = useSignal<string | null>(null);
   const attends = read.sites.some((site) => site.holds === "weights");
   const question: DoubtQuestion = { of: { ...now.of!, words: false }, place: at, word: read.labels ? label.value : null };
@@ -43,7 +54,7 @@ function Prediction({ now, read }: { now: Reading; read: Read }) {
     <div class="columns">
       <div class="stage doubt">
         <section aria-label="The prediction">
-          <p class="muted small">{read.labels ? "Choose the label whose probability is doubted." : "Choose the word whose prediction is doubted."}</p>
+          <p class="muted small">Choose the {read.labels ? "label whose probability" : read.fills ? "blank whose prediction" : "word whose prediction"} is doubted.</p>
           {read.labels && (
             <div class="buttons" role="group" aria-label="Labels to doubt">
               {read.labels.chances.map((one) => (
@@ -56,12 +67,12 @@ function Prediction({ now, read }: { now: Reading; read: Read }) {
           {!read.labels && (
             <Tokens
               label="Words to doubt"
-              tokens={read.tokens.slice(1, ended ? -1 : undefined).map((word, number) => ({ text: word, nats: read.surprisal[number + 1]! }))}
+              tokens={read.tokens.slice(first, ended ? -1 : undefined).map((word, number) => ({ text: word, nats: read.surprisal[number + first]! }))}
               joined={read.kind !== "word" && read.spans === null}
-              first={1}
+              first={first}
               selected={chosen}
-              pick={(to) => to !== null && (place.value = to)}
-              {...(ended ? {} : { after: "…" })}
+              pick={(to) => to !== null && (!read.fills || read.likeliest[to]?.length) && (place.value = to)}
+              {...(ended || read.fills ? {} : { after: "…" })}
             />
           )}
         </section>
@@ -80,7 +91,13 @@ function Prediction({ now, read }: { now: Reading; read: Read }) {
         )}
       </div>
       <div class="side">
-        {read.labels ? <Labels labels={read.labels} name={info.value?.name ?? ""} /> : <Expected run={run} place={chosen} />}
+        {read.labels ? (
+          <Labels labels={read.labels} name={info.value?.name ?? ""} />
+        ) : read.fills ? (
+          <Blanks run={run} read={read} place={chosen} />
+        ) : (
+          <Expected run={run} place={chosen} />
+        )}
         {attends && <Say of={question.of} place={at} read={read} words={wordsToSay(read, chosen)} />}
       </div>
     </div>
@@ -90,7 +107,7 @@ function Prediction({ now, read }: { now: Reading; read: Read }) {
 /** The outcomes that the model gives some probability, without the likeliest. */
 function wordsToSay(read: Read, place: number): string[] {
   if (read.labels) return read.labels.chances.map((one) => one.token).filter((one) => one !== likeliest(read.labels!));
-  return (read.likeliest[place - 1] ?? []).slice(1).map(([word]) => word);
+  return (read.likeliest[read.fills ? place : place - 1] ?? []).slice(1).map(([word]) => word);
 }
 
 function Moved({ found }: { found: Doubted }) {
@@ -157,37 +174,19 @@ function Moved({ found }: { found: Doubted }) {
 function OwnAndMoved({ found }: { found: Doubted }) {
   const most = Math.max(1e-9, ...found.own, ...found.farthest);
   return (
-    <table class="bars two">
-      <colgroup>
-        <col class="c-word" />
-        <col />
-        <col class="c-number" />
-        <col class="c-number" />
-      </colgroup>
-      <thead>
-        <tr>
-          <th scope="col">word</th>
-          <th scope="col" class="bar">
-            <span class="key old" /> own <span class="key new" /> moved farthest
-          </th>
-          <th scope="col" class="number">own</th>
-          <th scope="col" class="number">moved</th>
+    <TwoBars what="word" bars={["own", "moved farthest"]} numbers={["own", "moved"]}>
+      {found.words.map((word, at) => (
+        <tr key={at}>
+          <th scope="row">{bare(word)}</th>
+          <td class="bar">
+            <span class="old" style={{ width: `${(found.own[at]! / most) * 100}%` }} />
+            <span class="new more" style={{ width: `${(found.farthest[at]! / most) * 100}%` }} />
+          </td>
+          <td class="number">{percent(found.own[at]!)}</td>
+          <td class="number">{percent(found.farthest[at]!)}</td>
         </tr>
-      </thead>
-      <tbody>
-        {found.words.map((word, at) => (
-          <tr key={at}>
-            <th scope="row">{bare(word)}</th>
-            <td class="bar">
-              <span class="old" style={{ width: `${(found.own[at]! / most) * 100}%` }} />
-              <span class="new more" style={{ width: `${(found.farthest[at]! / most) * 100}%` }} />
-            </td>
-            <td class="number">{percent(found.own[at]!)}</td>
-            <td class="number">{percent(found.farthest[at]!)}</td>
-          </tr>
-        ))}
-      </tbody>
-    </table>
+      ))}
+    </TwoBars>
   );
 }
 

@@ -1,6 +1,7 @@
 // The edits of a model, with undo and redo. An edit is the same JSON as for `regard look --edit`.
 
 import { shell } from "./format";
+import type { Scene } from "./protocol";
 
 export type Edit = Record<string, unknown> & { do: string; site: string };
 
@@ -73,23 +74,27 @@ export function inWords(edit: Edit, row: (place: number) => string, column: (pla
 const SCENES = "lab-scenes"; // the folder of the scenes that a copied command looks at
 const COUNT = 12; // of the scenes that the server offers
 
-function sceneFile(scene: number): string {
-  return `${SCENES}/${String(scene).padStart(2, "0")}.png`;
+/** The file of an image, as a command names it. Drawn scenes are written first. */
+function imageFile({ id, file }: Seen): string {
+  return file ?? `${SCENES}/${id.padStart(2, "0")}.png`;
 }
 
-/** What a model reads: a text, a sentence with its translation, or a scene with its caption. */
+type Seen = Pick<Scene, "id" | "file">;
+
+/** What a model reads: a text, a sentence with its translation, or an image with its caption. */
 export interface Input {
   path: string; // of the run
   text: string;
   target: string | null;
-  scene: number | null;
+  scene: Seen | null; // the image of a captioner
 }
 
 export function asCommand({ path, text, target, scene }: Input, edits: readonly Edit[]): string {
   const edit = `--edit ${shell(JSON.stringify(edits))}`;
   if (scene !== null) {
-    const draw = `[ -d ${SCENES} ] || regard scenes ${SCENES} --unseen --count ${COUNT}`;
-    return `${draw}; regard look ${shell(path)} --image ${sceneFile(scene)} --text ${shell(target ?? "")} ${edit}`;
+    const draw = scene.file === null ? `[ -d ${SCENES} ] || regard scenes ${SCENES} --unseen --count ${COUNT}; ` : "";
+    const file = scene.file === null ? imageFile(scene) : shell(scene.file);
+    return `${draw}regard look ${shell(path)} --image ${file} --text ${shell(target ?? "")} ${edit}`;
   }
   const pair = target === null ? "" : ` --target ${shell(target)}`;
   return `regard look ${shell(path)} --text ${shell(text)}${pair} ${edit}`;
@@ -98,11 +103,11 @@ export function asCommand({ path, text, target, scene }: Input, edits: readonly 
 export function asPython({ path, text, target, scene }: Input, edits: readonly Edit[]): string {
   const quoted = (value: string) => JSON.stringify(value).replace(/\u2028/g, "\\u2028");
   const pair = target === null || scene !== null ? "" : `, target=${quoted(target)}`;
-  const image = scene === null ? "" : `, image=${quoted(sceneFile(scene))}`;
+  const image = scene === null ? "" : `, image=${quoted(imageFile(scene))}`;
   const draw = ["from pathlib import Path", `if not Path("${SCENES}").exists():`, `    regard.scenes("${SCENES}", count=${COUNT}, unseen=True)`];
   return [
     "import regard",
-    ...(scene === null ? [] : draw),
+    ...(scene === null || scene.file !== null ? [] : draw),
     "",
     `edits = ${quoted(JSON.stringify(edits))}`,
     `looked = regard.look(${quoted(path)}, ${quoted(scene === null ? text : (target ?? ""))}${image}${pair}, edit=edits)`,

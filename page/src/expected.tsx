@@ -2,6 +2,7 @@ import { useEffect } from "preact/hooks";
 import { useSignal } from "@preact/signals";
 import { useStore } from "./context";
 import { bare, bits, count, percent, signedPercent, visible } from "./format";
+import { TwoBars } from "./twobars";
 import { Word } from "./word";
 import { predictedAfter } from "./positions";
 import type { Chance, Next, Read } from "./protocol";
@@ -54,7 +55,7 @@ export function Expected({ run, place, compact = false }: { run: string; place: 
         </button>
       )}
       {changed ? (
-        <Compared run={run} after={predictedAfter(read, place)} />
+        <Compared run={run} after={predictedAfter(read, place)} what="next word" />
       ) : (
         <Bars rows={(read.likeliest[place - 1] ?? []).map(([word, p]) => ({ word, p, here: word === token }))} />
       )}
@@ -87,7 +88,7 @@ export function Bars({ rows }: { rows: readonly { word: string; p: number; here:
 }
 
 /** The distribution before and after the changes, with the difference. */
-function Compared({ run, after }: { run: string; after: number }) {
+export function Compared({ run, after, what }: { run: string; after: number; what: string }) {
   const store = useStore();
   const next = useSignal<Next | null>(null);
   const error = useSignal<string | null>(null);
@@ -107,7 +108,7 @@ function Compared({ run, after }: { run: string; after: number }) {
     };
   }, [run, after, of]);
   if (error.value !== null) return <p class="error">{error.value}</p>;
-  return next.value === null ? <p class="muted">Comparing …</p> : <Comparison next={next.value} what="next word" />;
+  return next.value === null ? <p class="muted">Comparing …</p> : <Comparison next={next.value} what={what} />;
 }
 
 /** Two distributions side by side. `what` names their outcomes. */
@@ -117,29 +118,11 @@ export function Comparison({ next, what }: { next: Next; what: string }) {
   const most = Math.max(...rows.map((one) => Math.max(one.before, one.after))) || 1;
   return (
     <div class="compared">
-      <table class="bars two">
-        <colgroup>
-          <col class="c-word" />
-          <col />
-          <col class="c-number" />
-          <col class="c-number" />
-        </colgroup>
-        <thead>
-          <tr>
-            <th scope="col">{what}</th>
-            <th scope="col" class="bar">
-              <span class="key old" /> before <span class="key new" /> after
-            </th>
-            <th scope="col" class="number">after</th>
-            <th scope="col" class="number">change</th>
-          </tr>
-        </thead>
-        <tbody>
-          {rows.map((one) => (
-            <Pair key={one.id} one={one} most={most} here={one.id === real?.id} />
-          ))}
-        </tbody>
-      </table>
+      <TwoBars what={what} bars={["before", "after"]} numbers={["after", "change"]}>
+        {rows.map((one) => (
+          <Pair key={one.id} one={one} most={most} here={one.id === real?.id} />
+        ))}
+      </TwoBars>
       <p class="moved" role="status">
         {moved < 0.00005 ? "The prediction did not move." : `${percent(moved)} of the probability moved.`}
         {true_rank_before !== null && true_rank_before !== true_rank_after && (

@@ -1,6 +1,8 @@
 // How tokens and numbers are written for people.
 
 const CONTROL: Record<string, string> = { "\n": "⏎", "\t": "⇥", "\r": "␍" };
+// Marks that turn the direction of the text, and that end a line or a paragraph: a browser obeys them, and draws nothing.
+const UNSEEN = /[\u061c\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069]/;
 
 /** A token with its spaces and control characters made visible. */
 export function visible(token: string): string {
@@ -10,8 +12,7 @@ export function visible(token: string): string {
     const code = letter.codePointAt(0)!;
     if (letter in CONTROL) out += CONTROL[letter];
     else if (code < 32 || code === 127 || (code >= 0x80 && code < 0xa0)) out += `\\x${code.toString(16).padStart(2, "0")}`;
-    else if ((code >= 0x202a && code <= 0x202e) || (code >= 0x2066 && code <= 0x2069) || code === 0x200e || code === 0x200f)
-      out += `\\u${code.toString(16)}`; // marks that turn the direction of the text
+    else if (UNSEEN.test(letter)) out += `\\u${code.toString(16).padStart(4, "0")}`;
     else out += letter;
   }
   return out.replace(/^ +| +$/g, (blanks) => "␣".repeat(blanks.length));

@@ -4,7 +4,8 @@ import { useNames } from "./attend";
 import { palette, sequential, signed } from "./colour";
 import { useStore } from "./context";
 import { bare, weight } from "./format";
-import { isKnown } from "./positions";
+import { GoldKey } from "./gold";
+import { goldLinks, isKnown } from "./positions";
 import type { MapProps } from "./weights";
 
 const TILE = 128; // cells of a tile in each direction
@@ -30,6 +31,7 @@ export function HeatMap({ read, of, site, head, rows }: MapProps) {
   const size = useSignal(0); // 0: as large as the room allows
   const room = useSignal(0);
   const weighs = site.holds === "weights";
+  const gold = goldLinks(read, site);
   const theme = store.theme.value;
 
   const fit = room.value > 0 ? Math.min(30, (room.value - 90) / Math.max(width, 1)) : 8;
@@ -74,6 +76,10 @@ export function HeatMap({ read, of, site, head, rows }: MapProps) {
         const tile = need(down, across);
         if (tile?.picture) pen.drawImage(tile.picture, x0 + across * span, y0 + down * fall, span, fall);
       }
+    pen.strokeStyle = style.getPropertyValue("--gold");
+    pen.lineWidth = 2;
+    for (const [row, column] of gold)
+      pen.strokeRect(x0 + (column - site.first_column) * cell + 1, y0 + (row - site.first) * tall + 1, Math.max(2, cell - 2), Math.max(2, tall - 2));
     pen.strokeStyle = style.getPropertyValue("--accent");
     pen.lineWidth = 1.5;
     for (const row of rows) pen.strokeRect(x0, y0 + (row - site.first) * tall, width * cell, Math.max(2, tall));
@@ -228,6 +234,7 @@ export function HeatMap({ read, of, site, head, rows }: MapProps) {
         <canvas ref={canvas} />
         <div class="extent" style={{ width: `${left + width * cell}px`, height: `${top + height * tall}px` }} />
       </div>
+      {gold.length > 0 && <GoldKey />}
     </section>
   );
 }

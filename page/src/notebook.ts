@@ -2,7 +2,7 @@
 
 import { Dropped, Failed, told, type Channel, type Host, type Measures } from "./channel";
 import type {
-  Answer, Course, LessonPage, Next, Piece, Progress, Read, Rows, Runs, Scenes, Senses, Stage, Trained, WriteQuestion,
+  Answer, Course, LessonPage, Next, Piece, Progress, Read, Rows, Runs, Scene, Scenes, Senses, Stage, Trained, WriteQuestion,
 } from "./protocol";
 import { mount } from "./mount";
 
@@ -88,6 +88,7 @@ export function notebookChannel(model: WidgetModel): Channel & { close: () => vo
     tile: (question, view) => ask<Uint8Array>("tile", question, view),
     mosaic: (question, view) => ask<Uint8Array>("mosaic", question, view),
     scenes: (question) => ask<Scenes>("scenes", question, "scenes"),
+    add: (question) => ask<Scene>("add", question, "add"),
     senses: (question) => ask<Senses>("senses", question, "senses"),
     trained: (question) => ask<Trained>("trained", question, "trained"),
     course: () => ask<Course>("course", {}, "course"),

@@ -22,6 +22,11 @@ export function columnPositions(read: Read, site: SiteInfo, column: number): num
   return span(site.column_side === "given" ? read.given_spans : read.spans, column);
 }
 
+/** The positions of a token, or of the tokens of a word. */
+export function positionsOf(read: Read, place: number): number[] {
+  return span(read.spans, place);
+}
+
 /** The position of the model after which the token (or word) at a place is predicted. */
 export function predictedAfter(read: Read, place: number): number {
   const before = span(read.spans, place - 1);
@@ -37,6 +42,12 @@ export function sees(site: SiteInfo, row: number, column: number, columns: numbe
 /** Whether the numbers of a row can be asked: a file holds those that were recorded. */
 export function isKnown(site: SiteInfo, row: number): boolean {
   return site.known === null || site.known.includes(row);
+}
+
+/** The gold links of a map of the target over the source, as positions of rows and columns. */
+export function goldLinks(read: Read, site: SiteInfo): [number, number][] {
+  if (site.holds !== "weights" || site.row_side !== "read" || site.column_side !== "given") return [];
+  return (read.right ?? []).map(([row, column]) => [site.first + row, site.first_column + column]);
 }
 
 export function rowNames(read: Read, site: SiteInfo): string[] {

@@ -5,7 +5,7 @@ export interface ReadQuestion {
   run: string;
   text: string;
   target?: string | null;
-  scene?: number | null;
+  scene?: string | number | null;
   words?: boolean;
   top?: number;
   edits?: Record<string, unknown>[];
@@ -47,9 +47,16 @@ export interface NextQuestion {
   top?: number;
 }
 
-/** The scenes among which the image of a captioner is chosen. */
+/** The images among which that of a captioner is chosen. */
 export interface ScenesQuestion {
   run: string;
+}
+
+/** An image file that a person adds to those of a captioner. */
+export interface AddQuestion {
+  run: string;
+  name: string;
+  data: string;
 }
 
 /** A text to go on from. `ids` are tokens that were written before, after the prompt. */
@@ -77,7 +84,7 @@ export interface RunInfo {
   path: string;
   family: string;
   tokens: string;
-  reads: "text" | "pairs" | "labels" | "captions";
+  reads: "text" | "pairs" | "labels" | "captions" | "blanks";
   loss: number | null;
 }
 
@@ -162,14 +169,15 @@ export interface Rows {
   numbers: number[][][];
 }
 
-/** A drawn scene. */
+/** An image for a captioner. */
 export interface Scene {
-  id: number;
+  id: string;
   data: string;
   caption: string;
+  file: string | null;
 }
 
-/** The scenes to choose from. `regard scenes FOLDER --unseen --count N` writes the same ones. */
+/** The images to choose from. */
 export interface Scenes {
   scenes: Scene[];
 }

@@ -1,4 +1,5 @@
 import { useSignal } from "@preact/signals";
+import { Blanks, blanksOf } from "./blanks";
 import { useStore } from "./context";
 import { surprisalLevel } from "./colour";
 import { Expected, Terms } from "./expected";
@@ -13,11 +14,12 @@ export function ReadView() {
   const { chosen, place, hovered, readings, active, info } = useStore();
   const main = active.value === null ? null : readings.value[active.value];
   const shown = hovered.value ?? place.value ?? main?.read?.tokens.length ?? 1;
+  const read = main?.read;
   const several = chosen.value.length > 1;
   return (
     <div class="columns">
       <div class="stage">
-        {!(main?.read?.labels && !several) && <Scale />}
+        {(several || !(read?.labels || read?.fills)) && <Scale />}
         <div class={several ? "strips several" : "strips"}>
           {chosen.value.map((run) => (
             <Strip key={run} run={run} />
@@ -26,10 +28,12 @@ export function ReadView() {
         {several && <Ladder />}
       </div>
       <div class="side">
-        {main?.read?.labels ? (
-          <Labels labels={main.read.labels} name={info.value?.name ?? ""} />
+        {read?.labels ? (
+          <Labels labels={read.labels} name={info.value?.name ?? ""} />
+        ) : read?.fills && active.value !== null ? (
+          <Blanks run={active.value} read={read} place={[shown, place.value, ...blanksOf(read)].find((one) => one !== null && read.likeliest[one]?.length) ?? undefined} />
         ) : (
-          active.value !== null && <Expected run={active.value} place={Math.min(shown, main?.read?.tokens.length ?? shown)} />
+          active.value !== null && <Expected run={active.value} place={Math.min(shown, read?.tokens.length ?? shown)} />
         )}
         {active.value !== null && <Terms run={active.value} place={shown} />}
       </div>
@@ -43,7 +47,7 @@ function Strip({ run }: { run: string }) {
   const info = runs.value?.find((one) => one.id === run);
   const reading = readings.value[run];
   const mine = run === active.value;
-  const first = reading?.read?.labels ? 0 : 1; // the start mark of a language model is no word
+  const first = reading?.read?.labels || reading?.read?.fills ? 0 : 1; // the start mark of a language model is no word
   const act = (at: number | null) => {
     if (!mine && at !== null) chosen.value = [run, ...chosen.value.filter((one) => one !== run)];
     place.value = at;
@@ -72,7 +76,7 @@ function Strip({ run }: { run: string }) {
           selected={mine ? place.value : null}
           pick={act}
           hover={mine ? (at) => (hovered.value = at) : undefined}
-          {...(reading.read.given === null && !reading.read.labels ? { after: "…" } : {})}
+          {...(reading.read.given === null && !reading.read.labels && !reading.read.fills ? { after: "…" } : {})}
         />
       ) : !text.value.trim() ? (
         <p class="empty">Type a text above: each word gets the colour of its surprisal.</p>
@@ -98,6 +102,10 @@ function Sum({ reading }: { reading: Reading }) {
       </span>
     );
   }
+  if (read.fills) {
+    const many = blanksOf(read).length;
+    return <span class="sum">{many === 1 ? "1 blank" : `${many} blanks`}</span>;
+  }
   const known = read.surprisal.filter((one): one is number => one !== null);
   const sum = known.reduce((total, one) => total + one, 0);
   const before = read.before?.reduce<number>((total, one) => total + (one ?? 0), 0);
@@ -121,7 +129,7 @@ function Ladder() {
   const all = useSignal(false);
   const models = chosen.value.flatMap((id) => {
     const read = readings.value[id]?.read;
-    return read && !read.labels ? [{ name: runs.value?.find((run) => run.id === id)?.name ?? id, read }] : [];
+    return read && !read.labels && !read.fills ? [{ name: runs.value?.find((run) => run.id === id)?.name ?? id, read }] : [];
   });
   if (models.length < 2) return null;
   const table = ladder(models.map((model) => model.read));

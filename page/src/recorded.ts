@@ -97,6 +97,7 @@ export function recordedChannel(recording: Recording): Channel {
       return () => {};
     },
     scenes: refused,
+    add: refused,
     senses: refused,
     trained: refused,
     course: refused,

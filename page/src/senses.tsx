@@ -9,23 +9,15 @@ import { bare, percent, short, visible } from "./format";
 import type { Read, Sense, Senses, SensesQuestion } from "./protocol";
 import type { Reading } from "./store";
 import { Tokens } from "./tokens";
+import { Waiting } from "./waiting";
 
 const SITE = "senses"; // the site of a Backpack's sense vectors
 const MOST = 3; // of a slider: three times the sense
 
 /** The senses of a word of a Backpack, and what each adds to the score of the next word. */
 export function SensesView() {
-  const { reading, text } = useStore();
-  const now = reading.value;
-  if (!text.value.trim()) return <p class="empty">Type a text above, and choose a word to see its senses.</p>;
-  if (!now?.read || !now.of)
-    return now?.error ? (
-      <p class="error" role="alert">
-        {now.error}
-      </p>
-    ) : (
-      <div class="skeleton tall" aria-label="The model is being opened" />
-    );
+  const now = useStore().reading.value;
+  if (!now?.read || !now.of) return <Waiting empty="Type a text above, and choose a word to see its senses." />;
   return <OfWord now={now} read={now.read} />;
 }
 

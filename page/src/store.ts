@@ -5,13 +5,14 @@ import { decode, encode, type Form, type View } from "./address";
 import { Dropped, Failed, Gone, Restarted, told, type Channel } from "./channel";
 import type { Theme } from "./colour";
 import { change, current, EMPTY, redo, undo, type Edit, type History } from "./edits";
-import type { Next, Read, ReadQuestion, RunInfo } from "./protocol";
+import type { Next, Read, ReadQuestion, RunInfo, Scene } from "./protocol";
 
 export const MOST_MODELS = 4;
 const SAMPLE = "The value of the object is the name of the class";
-const SAMPLES = { pairs: "The tall cat sees you", labels: "the ending was not bad , and the music was wonderful" };
+const SAMPLES = { pairs: "The tall cat sees you", blanks: "The value of the ___ is the name of the class", labels: "the ending was not bad , and the music was wonderful" };
 // The families that a first visit shows, in this order; other runs are a click away.
-const FIRST = ["transformer", "gpt2", "backpack", "attentive", "lstm", "gru", "rnn", "ngram", "recurrent-translator", "transformer-translator", "classifier", "captioner"];
+const FIRST = ["transformer", "gpt2", "backpack", "attentive", "lstm", "gru", "rnn", "ngram", "recurrent-translator", "transformer-translator", "classifier", "captioner", "reader"];
+const ADDED = "file-"; // the ids of images that a person added begin so
 const PAUSE = 30; // milliseconds that typing must rest
 
 export interface Reading {
@@ -36,7 +37,8 @@ export function makeStore(channel: Channel) {
   const chosen = signal<string[]>([]); // ids; the first is the active model
   const text = signal(start.text ?? SAMPLE);
   const target = signal<string | null>(start.target);
-  const scene = signal(start.scene ?? 0); // the image of a captioner
+  const scene = signal<string | null>(start.scene); // the image of a captioner; null: the first one
+  const offered = signal<Scene[] | null>(null); // its images to choose from
   const words = signal(start.words);
   const lesson = signal(start.lesson);
   const settings = signal(start.settings);
@@ -56,6 +58,7 @@ export function makeStore(channel: Channel) {
   const history = computed(() => histories.value[active.value ?? ""] ?? EMPTY);
   const edits = computed(() => current(history.value));
   const reading = computed(() => readings.value[active.value ?? ""] ?? null);
+  const shown = computed(() => offered.value?.find((one) => (scene.value === null ? !one.id.startsWith(ADDED) : one.id === scene.value)) ?? null);
 
   function question(run: string): ReadQuestion {
     const own = runs.value?.find((one) => one.id === run);
@@ -94,7 +97,7 @@ export function makeStore(channel: Channel) {
 
   async function answer(run: string, wanted: ReadQuestion): Promise<void> {
     const latest = () => readings.value[run]?.question === wanted; // answers to older text are dropped
-    if (!wanted.text.trim() && wanted.scene == null) {
+    if (!wanted.text.trim() && runs.value?.find((one) => one.id === run)?.reads !== "captions") {
       if (latest())
         readings.value = { ...readings.value, [run]: { question: wanted, read: null, of: null, error: null, asking: false } };
       return;
@@ -124,7 +127,7 @@ export function makeStore(channel: Channel) {
         if (start.edits.length && chosen.value[0] && !histories.value[chosen.value[0]])
           histories.value = { [chosen.value[0]]: change(EMPTY, start.edits) };
         const reads = answer.runs.find((run) => run.id === chosen.value[0])?.reads;
-        if (start.text === null && (reads === "pairs" || reads === "labels")) text.value = SAMPLES[reads];
+        if (start.text === null && (reads === "pairs" || reads === "labels" || reads === "blanks")) text.value = SAMPLES[reads];
         runs.value = answer.runs;
       });
     } catch (error) {
@@ -181,7 +184,7 @@ export function makeStore(channel: Channel) {
   }
 
   return {
-    channel, host, address, view, runs, training, chosen, text, target, scene, words, lesson, settings, site, head, rows, form, place, hovered, readings,
+    channel, host, address, view, runs, training, chosen, text, target, scene, offered, shown, words, lesson, settings, site, head, rows, form, place, hovered, readings,
     connection, theme, active, info, history, edits, reading, question, loadRuns, failed,
     retry: (run: string) => ask(run),
     close: () => effects.forEach((stop) => stop()),

@@ -70,7 +70,7 @@ export function WriteView() {
 
   const reads = info.value?.reads;
   if (reads && reads !== "text") {
-    const instead = { pairs: "translates", labels: "labels texts", captions: "captions images" }[reads];
+    const instead = { pairs: "translates", labels: "labels texts", captions: "captions images", blanks: "fills blanks" }[reads];
     return <p class="empty">This model {instead} and does not go on from a text: see Reading and Attention.</p>;
   }
   const shown = step.value ?? (pieces.value.length ? pieces.value.length - 1 : null);

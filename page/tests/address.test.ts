@@ -2,7 +2,7 @@ import { expect, test } from "vitest";
 import { decode, editsOf, encode, type Place } from "../src/address";
 
 const place: Place = {
-  view: "attend", runs: ["runs/a b", "x&y"], text: "a #?&=\n“é”", target: "z", scene: 7, words: true, site: "layer0.attention", head: 2,
+  view: "attend", runs: ["runs/a b", "x&y"], text: "a #?&=\n“é”", target: "z", scene: "own-7", words: true, site: "layer0.attention", head: 2,
   rows: [0, 7], form: "map", edits: [{ do: "silence", site: "layer0.attention", heads: [1] }],
   lesson: null, settings: {},
 };

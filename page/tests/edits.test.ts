@@ -33,6 +33,9 @@ test("a head is silenced and speaks again", () => {
 
 test("commands survive quotes in the text", () => {
   expect(asCommand({ path: "runs/a b", text: "it's", target: null, scene: null }, [])).toBe(`regard look 'runs/a b' --text 'it'\\''s' --edit '[]'`);
+  const drawn = { path: "c", text: "", target: "a ring", scene: { id: "3", file: null } };
+  expect(asCommand(drawn, [])).toBe("[ -d lab-scenes ] || regard scenes lab-scenes --unseen --count 12; regard look 'c' --image lab-scenes/03.png --text 'a ring' --edit '[]'");
+  expect(asCommand({ ...drawn, scene: { id: "own-0", file: "/a b/c.png" } }, [])).toBe("regard look 'c' --image '/a b/c.png' --text 'a ring' --edit '[]'");
   expect(asPython({ path: "a", text: 'say "x"\n', target: "y", scene: null }, [set(1, 0.5)])).toContain(`regard.look("a", "say \\"x\\"\\n", target="y", edit=edits)`);
 });
 

@@ -5,6 +5,7 @@ import { ladder, wordsOf } from "../src/ladder";
 test("blanks and control characters of tokens are visible", () => {
   expect([" a", "\n", "\t\u0007", "", "a b"].map(visible)).toEqual(["␣a", "⏎", "⇥\\x07", "∅", "a b"]);
   expect(visible("\u202eabc")).toBe("\\u202eabc");
+  expect(visible("\u061ca\u2028b\u2029c\u200f")).toBe("\\u061ca\\u2028b\\u2029c\\u200f");
   expect([" a", " "].map(bare)).toEqual(["a", "␣"]);
   expect([" a", " ", "a"].map(blankAndWord)).toEqual([["␣", "a"], ["", "␣"], ["", "a"]]);
 });

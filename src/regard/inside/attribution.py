@@ -106,7 +106,7 @@ def on_words(subject: Subject, row: Row, weights_HK: Tensor) -> Tensor:
 
 
 def rollout(subject: Subject, rows: dict[str, Row]) -> Tensor | None:
-    """(N,): the last row of the product over layers of (W + I) / 2, where W is the mean over heads.
+    """(N,): the deciding row of the product over layers of (W + I) / 2, where W is the mean over heads.
 
     The result is None for a model without stacked layers.
 
@@ -134,7 +134,7 @@ def rollout(subject: Subject, rows: dict[str, Row]) -> Tensor | None:
     assert product_TT is not None
     words = torch.tensor(subject.positions)
     if subject.given is None:
-        return product_TT[-1, words].float()
+        return product_TT[subject.deciding, words].float()
     crossing = [row.weights_HK.mean(0).cpu().double() for name, row in rows.items() if sites[name].crosses]
     if not crossing:
         return None

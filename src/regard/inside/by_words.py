@@ -71,6 +71,7 @@ def _by_words(site_map: Map, record: Record, groups: list[range], given: list[ra
         ),
         numbers=numbers,
         more=None,
+        largest=None,
     )
 
 

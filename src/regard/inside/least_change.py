@@ -59,7 +59,8 @@ def least_changes(
     state = subject.prefix(1)
 
     def predict(weights: Weights) -> Tensor:
-        return subject.step(subject.copied(state, len(next(iter(weights.values())))), put(weights))
+        worlds = subject.copied(state, len(next(iter(weights.values()))))
+        return subject.step(worlds, put(weights, subject.deciding))
 
     for name, row in rows.items():
         search = Search(predict, {name: row}, word[0])

@@ -121,7 +121,7 @@ def _normalised(weights_K: Tensor) -> Tensor:
 
 
 def attention_rows(subject: Subject) -> dict[str, Row]:
-    """Return the weights that decide the prediction: the last position's, or those of a pooling."""
+    """Return the weights that decide the prediction: those of the last position, a pooling, or a blank."""
     sites = weight_sites(subject.model, "to doubt")
     recorder = Recorder(site for site in sites if site.rows == subject.rows)
     with torch.no_grad():
@@ -130,11 +130,11 @@ def attention_rows(subject: Subject) -> dict[str, Row]:
     for name, weighing in recorder.weighings.items():
         place = weighing.place
         assert place.column_BK is not None
-        weights_HK = weighing.weights_BHQK[0, :, -1]
+        weights_HK = weighing.weights_BHQK[0, :, subject.deciding]
         column_K = place.column_BK[0]
         beside = weights_HK.shape[1] - len(column_K)  # the vocabulary beside copied words is no position
         column_K = torch.nn.functional.pad(column_K, (0, beside), value=-1)
-        row = Row(weights_HK, weighing.visible_BHQK[0, :, -1], column_K)
+        row = Row(weights_HK, weighing.visible_BHQK[0, :, subject.deciding], column_K)
         if bool(row.free_H.any()):
             rows[name] = row
     return rows
@@ -175,7 +175,10 @@ def _simple(
     simple, best = _simple_worlds(rows, generator), _Best(epsilon)
     with torch.no_grad():
         state = subject.prefix(len(next(iter(simple.values()))))
-        tried = _divergence(simple, rows), _variation(subject.step(state, put(simple)), own_V)
+        tried = (
+            _divergence(simple, rows),
+            _variation(subject.step(state, put(simple, subject.deciding)), own_V),
+        )
     best.judge(*tried, simple)
     return tried, best
 
@@ -211,12 +214,12 @@ def _simple_worlds(rows: dict[str, Row], generator: torch.Generator) -> dict[str
     return worlds
 
 
-def put(worlds: Mapping[str, Tensor]) -> Look:
-    """Return a look that sets the last row of each site to each world's weights."""
+def put(worlds: Mapping[str, Tensor], deciding: int = -1) -> Look:
+    """Return a look that sets the deciding row of each site to each world's weights."""
 
     def change(weights_WHK: Tensor) -> Change:
         def put(tensor: Tensor, place: Place) -> Tensor:
-            return torch.cat([tensor[:, :, :-1], weights_WHK.unsqueeze(2).to(tensor.dtype)], 2)
+            return tensor.select_scatter(weights_WHK.to(tensor.dtype), 2, deciding)
 
         return put
 
@@ -279,7 +282,7 @@ def _search(
             )
             for name, row in rows.items()
         }
-        variation_W = _variation(subject.step(state, put(worlds)), own_V)
+        variation_W = _variation(subject.step(state, put(worlds, subject.deciding)), own_V)
         divergence_W = torch.cat(
             [
                 _divergence(

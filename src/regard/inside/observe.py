@@ -17,7 +17,7 @@ from regard.errors import UserError
 from regard.inside.record import Map, Record, ShownImage, checked
 from regard.models.contract import LanguageModel, Parts, Prediction, State
 from regard.models.model import Model
-from regard.parts.look import Look, Site, Weights
+from regard.parts.look import Look, Site
 from regard.probabilities.measures import check_log_probs
 from regard.tokens.contract import Tokenizer
 
@@ -119,7 +119,7 @@ def maps_of(
     maps = {}
     for name, site in sites.items():  # in the order of the model, not of the calls
         if name in look.maps:
-            maps[name] = _weight_map(site, look.maps[name], reading, wanted, first, last)
+            maps[name] = _weight_map(site, look, reading, wanted, first, last)
         elif name in look.values:
             maps[name] = _value_map(site, look.values[name], reading, wanted, first)
     return maps
@@ -136,7 +136,8 @@ def _rows_of(site: Site, reading: Reading, first: int) -> tuple[int, Sequence[st
             return 0, ("whole text",)
 
 
-def _weight_map(site: Site, weights: Weights, reading: Reading, wanted: Wanted, first: int, last: int) -> Map:
+def _weight_map(site: Site, look: Look, reading: Reading, wanted: Wanted, first: int, last: int) -> Map:
+    weights, coarse = look.maps[site.name], look.coarse.get(site.name)
     sides = {"read": reading.tokens[first:last], "given": list(reading.given_names)}
     begin, rows = _rows_of(site, reading, first)
     end = last if site.rows == "read" else len(rows)
@@ -147,6 +148,11 @@ def _weight_map(site: Site, weights: Weights, reading: Reading, wanted: Wanted, 
     def compute(places: Sequence[int]) -> Tensor:
         with torch.inference_mode():
             return weights(torch.tensor(places) - begin)[0].cpu()
+
+    def largest(block: int) -> Tensor:
+        assert coarse is not None
+        with torch.inference_mode():
+            return coarse(block)[0].cpu()[heads]
 
     numbers_HQK = compute(chosen)
     heads = checked(wanted.heads, len(numbers_HQK), "head")
@@ -164,6 +170,7 @@ def _weight_map(site: Site, weights: Weights, reading: Reading, wanted: Wanted, 
         first=first if site.columns == "read" else 0,
         ahead=ahead,
         more=lambda places: compute(places)[heads],
+        largest=None if coarse is None else largest,
     )
 
 

@@ -1,6 +1,12 @@
-"""A reader fills the blanks of a text, and a record of its sites and of the words in the blanks is made."""
+"""A reader fills the blanks of a text, and a record of its sites and of the words in the blanks is made.
+
+Shape legend: T positions, D features, V vocabulary.
+"""
+
+from collections.abc import Sequence
 
 import torch
+from torch import Tensor
 
 from regard.errors import UserError
 from regard.inside.observe import Reading, Wanted, default_sites, maps_of
@@ -27,9 +33,7 @@ def observe_blanks(run: Run, text: str, wanted: Wanted) -> Record:
     if wanted.sites:
         look.check(model.sites())
     model(torch.tensor([ids], device=model.device), look)
-    # Of subwords, the space before a blank belongs to the blank.
-    blank = b" ___" if tokenizer.kind == "bpe" else b"___"
-    pieces = tuple(blank if token == model.blank else tokenizer.piece(token) for token in ids)
+    pieces = blank_pieces(run, ids)
     filled = iter(fill(model, torch.tensor(ids), wanted.top))
     likeliest = [
         [(tokenizer.name(word), p) for word, p in next(filled)] if token == model.blank else []
@@ -47,3 +51,21 @@ def observe_blanks(run: Run, text: str, wanted: Wanted) -> Record:
         maps=maps_of(look, model.sites(), reading, wanted, 0, len(ids)),
         notes=notes,
     )
+
+
+def blank_pieces(run: Run, ids: Sequence[int]) -> tuple[bytes, ...]:
+    """Return the bytes of each token of a text with blanks."""
+    # Of subwords, the space before a blank belongs to the blank.
+    blank = b" ___" if run.tokenizer.kind == "bpe" else b"___"
+    hidden = require_filler(run).blank
+    return tuple(blank if token == hidden else run.tokenizer.piece(token) for token in ids)
+
+
+@torch.inference_mode()
+def blank_distribution(run: Run, text: str, place: int) -> Tensor:
+    """(V): the probabilities of the words of the blank at a position, while all blanks are hidden."""
+    model, ids = require_filler(run), blank_ids(run, text)
+    if not (place < len(ids) and ids[place] == model.blank):
+        raise UserError(f"there is no blank at position {place}")
+    features_1TD = model(torch.tensor([ids], device=model.device))
+    return model.words(features_1TD[:, place]).log_probs()[0, 0].exp().cpu()

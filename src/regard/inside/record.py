@@ -39,6 +39,8 @@ class Map:
     ahead: int = 0  # 1 if a row has the name of the token after its position, which the row predicts
     # Computes other rows: (H, rows, K).
     more: Callable[[Sequence[int]], Tensor] | None = field(default=None, repr=False, compare=False)
+    # Computes the largest weight of each block of all rows and columns: (H, blocks, blocks).
+    largest: Callable[[int], Tensor] | None = field(default=None, repr=False, compare=False)
 
     @property
     def weighs(self) -> bool:
@@ -77,6 +79,9 @@ class Map:
         """
         length = len(self.column_names) - (self.site.extra is not None)
         block = math.ceil(length / size)
+        if how == "max" and self.largest is not None:
+            largest_HQK = self.largest(block)
+            return largest_HQK if heads is None else largest_HQK[checked(heads, len(largest_HQK), "head")]
         parts, rows = [], max(1, BLOCK // (length * block)) * block
         for start in range(0, length, rows):
             stop = min(length, start + rows)

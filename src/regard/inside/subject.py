@@ -1,7 +1,8 @@
 """A prediction to explain: a model, a text, a position and a word, and the words that it may depend on.
 
 The words are those that were read, without the start mark; for a model whose state begins with a sentence,
-those of that sentence. image_subject.py has captions, whose words are the regions of the image.
+those of that sentence. image_subject.py has captions, whose words are the regions of the image, and
+blank_subject.py has hidden words.
 
 Shape legend: W worlds (copies of the text, each changed in its own way), T positions that are read, S source
 positions, N words, V vocabulary.
@@ -9,7 +10,7 @@ positions, N words, V vocabulary.
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, ClassVar, TypeVar, final
 
@@ -39,6 +40,8 @@ class Subject(ABC):
     first: int  # the position of the first word
 
     rows: ClassVar[Side]  # of the sites whose weights decide the prediction
+    # The place of the deciding row among the rows of weights of a step: the last one, or the only one.
+    deciding: int = field(default=-1, kw_only=True)
 
     @property
     @abstractmethod
@@ -168,9 +171,22 @@ class Copies:
     worlds: int
 
 
+class OfWholeText(Subject):
+    """A prediction of a model that reads a text at once: each step reads all of it."""
+
+    def prefix(self, worlds: int) -> Copies:
+        return Copies(worlds)
+
+    def copied(self, state: Copies, worlds: int) -> Copies:
+        return Copies(worlds)
+
+    def step(self, state: Copies, look: Look | None = None) -> Tensor:
+        return self.log_probs(state.worlds, look)
+
+
 @final
 @dataclass(frozen=True)
-class LabelOfText(Subject):
+class LabelOfText(OfWholeText):
     """The label of a text. The single row of the pooling decides it."""
 
     model: Labeller
@@ -188,15 +204,6 @@ class LabelOfText(Subject):
         self, worlds: int = 1, look: Look | None = None, words: Sequence[Sequence[int]] | None = None
     ) -> Tensor:
         return self.model(self.inputs(worlds, words)[0], look)
-
-    def prefix(self, worlds: int) -> Copies:
-        return Copies(worlds)
-
-    def copied(self, state: Copies, worlds: int) -> Copies:
-        return Copies(worlds)
-
-    def step(self, state: Copies, look: Look | None = None) -> Tensor:
-        return self.log_probs(state.worlds, look)
 
 
 def label_subject(

@@ -4,7 +4,6 @@ Shape legend: T positions, V vocabulary.
 """
 
 from collections.abc import Callable, Sequence
-from typing import Literal
 
 import torch
 from torch import Tensor
@@ -58,8 +57,8 @@ def read_of(
 
 def info_of(run: Run, number: str = "r0", name: str = "") -> protocol.RunInfo:
     """Describe an open run."""
-    reads: Literal["text", "pairs", "labels", "captions"] = "text"
-    if run.model.reads in ("pairs", "captions"):
+    reads: protocol.Reads = "text"
+    if run.model.reads in ("pairs", "captions", "blanks"):
         reads = run.model.reads
     elif run.model.label_count is not None:
         reads = "labels"

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, final
 
 from regard.errors import UserError
+from regard.models import KINDS
 from regard.page.protocol import Reads, RunInfo
 
 CONFIG, MODEL = "config.json", "model.safetensors"
@@ -124,6 +125,8 @@ def _reads(config: dict[str, Any]) -> Reads:
     """Return what the model reads, from what its config.json holds."""
     if config.get("labels"):
         return "labels"
+    if config.get("family") in KINDS["masked readers"]:
+        return "blanks"
     source = config.get("source_size")
     return "captions" if isinstance(source, list) else "pairs" if source else "text"
 

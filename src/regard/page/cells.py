@@ -40,6 +40,10 @@ def _coarse(site_map: Map, size: int) -> Tensor:
     """(H, size, size): the map of each head, pooled."""
     rows = range(site_map.rows[0] if site_map.more is None else site_map.first, site_map.rows[-1] + 1)
     block = -(-len(rows) // size)
+    if site_map.largest is not None and len(rows) == len(site_map.column_names):
+        largest_HQK = site_map.largest(block)
+        missing = size - largest_HQK.shape[2]
+        return torch.nn.functional.pad(largest_HQK, (0, missing, 0, missing))
     parts, step = list[Tensor](), block * max(1, 256 // block)
     for start in range(rows.start, rows.stop, step):
         parts.append(site_map.tile(range(start, min(rows.stop, start + step))))

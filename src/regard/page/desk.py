@@ -23,6 +23,7 @@ ASKED = {
     "mosaic": (protocol.MosaicQuestion, "readings.mosaic"),
     "next": (protocol.NextQuestion, "readings.next"),
     "scenes": (protocol.ScenesQuestion, "readings.scenes"),
+    "add": (protocol.AddQuestion, "readings.add"),
     "trained": (messages.TrainedQuestion, "readings.trained"),
     "senses": (messages.SensesQuestion, "measures.senses"),
     "course": (messages.CourseQuestion, "course"),

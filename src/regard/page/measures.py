@@ -10,7 +10,7 @@ from typing import TypeVar, final
 from regard.inside import doubt, forgetting
 from regard.inside.attention_rows import weight_sites
 from regard.inside.attribution import RANDOM
-from regard.inside.doubted_run import changes_of, doubted_label, doubted_prediction
+from regard.inside.doubted_run import changes_of, doubted_blank, doubted_label, doubted_prediction
 from regard.inside.head_scores import KINDS, HeadReport, head_report
 from regard.inside.least_change import LeastChange
 from regard.inside.moved_attention import attention_rows
@@ -96,6 +96,8 @@ class Measures:
         run = self._readings.model_under(of)
         if run.model.label_count is not None:
             return run, *doubted_label(run, of.text, word)
+        if run.model.reads == "blanks":
+            return run, *doubted_blank(run, of.text, word, place)
         reading = self._readings.reading(of)
         return run, reading, doubted_prediction(run, reading, word, place)
 

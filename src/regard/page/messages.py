@@ -5,7 +5,15 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from regard.page.protocol import Count, Name, Picture, ReadQuestion, ScenesQuestion, WriteQuestion
+from regard.page.protocol import (
+    AddQuestion,
+    Count,
+    Name,
+    Picture,
+    ReadQuestion,
+    ScenesQuestion,
+    WriteQuestion,
+)
 
 Setting = Annotated[str, Field(max_length=2000)]
 
@@ -330,4 +338,12 @@ ANSWERS = (
     LessonPage,
 )
 # The questions about a run, and not about a reading.
-OF_RUN = (ReadQuestion, ScenesQuestion, HeadsQuestion, ForgetQuestion, TrainedQuestion, WriteQuestion)
+OF_RUN = (
+    ReadQuestion,
+    ScenesQuestion,
+    AddQuestion,
+    HeadsQuestion,
+    ForgetQuestion,
+    TrainedQuestion,
+    WriteQuestion,
+)

@@ -19,8 +19,8 @@ from regard.errors import UserError
 from regard.inside.by_words import by_words
 from regard.inside.caption_reading import caption_reading
 from regard.inside.edit_model import edited
-from regard.inside.image_pictures import png_uri
 from regard.inside.observe import Reading, Wanted, distribution, observe, plain_reading
+from regard.inside.observe_blanks import blank_distribution, observe_blanks
 from regard.inside.observe_labels import observe_labels
 from regard.inside.record import Record
 from regard.inside.source_reading import translation_reading
@@ -31,7 +31,7 @@ from regard.page.answers import compared, digits, next_of, read_of
 from regard.page.cells import band, small_maps, tile
 from regard.page.recorded import RecordedModel
 from regard.page.recording import recorded
-from regard.page.scenes import chosen_image, scenes
+from regard.page.scenes import Gallery, decoded
 from regard.page.training import trained
 from regard.probabilities.decoder import Writing, generate
 from regard.probabilities.sampling import Sampling
@@ -66,7 +66,7 @@ class Readings:
     """A run, opened, and what was read with it. Only one thread may use it."""
 
     def __init__(self, run: Run):
-        self.run = run
+        self.run, self.gallery = run, Gallery(run)
         self._edited, self._records, self._inputs = Recent(), Recent(), Recent(2 * KEPT)
         self._bands, self._chances, self._steps = Recent(BANDS), Recent(), Recent()
 
@@ -97,7 +97,7 @@ class Readings:
             own = question.target is None or not question.target.strip()
             changed = self.model_under(question, with_edits=own)
             if self.run.model.reads == "captions":
-                image = chosen_image(given_images(changed), question.scene)
+                image = self.gallery.chosen(changed, question.scene)
                 return caption_reading(changed, image, "" if own else question.target or "")
             return translation_reading(changed, question.text, None if own else question.target)
 
@@ -110,7 +110,9 @@ class Readings:
         def make() -> Record:
             run = self.model_under(question, with_edits)
             wanted = Wanted(_sites(run.model), top=question.top)
-            if run.model.label_count is None:
+            if run.model.reads == "blanks":
+                record = observe_blanks(run, question.text, wanted)
+            elif run.model.label_count is None:
                 record = observe(run.language_model, run.tokenizer, self.reading(question), wanted)
             else:
                 names = run.config.labels
@@ -137,7 +139,7 @@ class Readings:
         before, next = None, list[protocol.Next]()
         if question.edits:
             before = self.record(question, with_edits=False)
-            if self.run.model.label_count is None:
+            if self.run.model.label_count is None and self.run.model.reads != "blanks":
                 plain = self.model_under(question, with_edits=False).language_model
                 changed = self.model_under(question).language_model
                 next = compared(plain, changed, self.reading(question), self.run.tokenizer, question.top)
@@ -164,6 +166,10 @@ class Readings:
         return b"".join(small_maps(record.map(site), question) for site in question.sites)
 
     def next(self, question: protocol.NextQuestion) -> protocol.Next:
+        if self.run.model.reads == "blanks":
+            runs = [self.model_under(question.of, with_edits) for with_edits in (False, True)]
+            before_V, after_V = (blank_distribution(run, question.of.text, question.place) for run in runs)
+            return next_of(before_V, after_V, self.run.tokenizer.name, None, question.top)
         reading, of = self.reading(question.of), question.of
 
         def probabilities(with_edits: bool) -> Tensor:
@@ -177,15 +183,13 @@ class Readings:
         return next_of(before_V, after_V, self.run.tokenizer.name, true, question.top)
 
     def scenes(self, question: protocol.ScenesQuestion) -> protocol.Scenes:
-        """Return the scenes to choose from."""
-        pictures, captions = scenes()
+        """Return the images to choose from."""
+        return self.gallery.offered()
+
+    def add(self, question: protocol.AddQuestion) -> protocol.Scene:
+        """Add an image to those to choose from."""
         given_images(self.run)  # refuses a run that sees no image
-        return protocol.Scenes(
-            [
-                protocol.Scene(number, png_uri(pixels), caption)
-                for number, (pixels, caption) in enumerate(zip(pictures, captions, strict=True))
-            ]
-        )
+        return self.gallery.add(question.name, decoded(question))
 
     def trained(self, question: messages.TrainedQuestion) -> messages.Trained:
         """Return the record of the training."""

@@ -21,6 +21,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from regard.parts.coarse import largest_weights
 from regard.parts.look import Look, Place, at_site
 from regard.parts.masks import Mask
 from regard.parts.scores import Dot, ScaledDot, Score
@@ -98,8 +99,11 @@ def attend(
             )
         return mix(weights_BHQK, value_BGKE)
     if look is not None:
-        for name, compute in ((site, _softmax_of_scores), (f"{site}.scores", _scores)):
-            look.watch(name, partial(_of_rows, compute, query_BHQD, key_BGKD, score, mask, bias_BHQK))
+        given = (query_BHQD, key_BGKD, score, mask, bias_BHQK)
+        scale = 1.0 if isinstance(score, Dot) else 1 / math.sqrt(query_BHQD.shape[3])
+        largest = partial(largest_weights, query_BHQD, key_BGKD, scale, mask, bias_BHQK)
+        look.watch(site, partial(_of_rows, _softmax_of_scores, *given), largest)
+        look.watch(f"{site}.scores", partial(_of_rows, _scores, *given))
     return _fused(query_BHQD, key_BGKD, value_BGKE, score, mask, bias_BHQK)
 
 

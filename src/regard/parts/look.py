@@ -123,6 +123,8 @@ class TokensRead:
 
 
 Weights = Callable[..., Tensor]  # weights(rows=None): (B, H, Q, K), computed by the call
+# largest(block): (B, H, I, J), the largest weight of each block of `block` queries and `block` keys
+Largest = Callable[[int], Tensor]
 Change = Callable[[Tensor, Place], Tensor]
 
 
@@ -130,7 +132,8 @@ class Look:
     """Watches the sites whose names match the patterns, and applies the changes at other sites.
 
     After the call, `maps` holds the watched weights and scores, as functions that compute the requested rows;
-    `values` holds the watched tensors. Both include the changes.
+    `values` holds the watched tensors. Both include the changes. `coarse` holds functions that compute the
+    largest weights of blocks, for sites whose weights were not computed by the call.
     """
 
     def __init__(self, patterns: Iterable[str] = (), changes: Mapping[str, Change] | None = None):
@@ -141,6 +144,7 @@ class Look:
         self._position_BT: Tensor | None = None
         self._read: TokensRead | None = None
         self.maps: dict[str, Weights] = {}
+        self.coarse: dict[str, Largest] = {}
         self.values: dict[str, Tensor] = {}
 
     def check(self, sites: Mapping[str, Site]) -> None:
@@ -151,7 +155,7 @@ class Look:
                 raise UserError(f"no site matches {name!r}; there are: {known}")
 
     def with_changes(self, changes: Mapping[str, Change]) -> "Look":
-        """Return a look with more changes, which writes into the same `maps` and `values`.
+        """Return a look with more changes, which writes into the same `maps`, `coarse` and `values`.
 
         If this look already changes one of the sites, the new change is applied first.
         """
@@ -169,7 +173,7 @@ class Look:
 
     def _variant(self, changes: Mapping[str, Change], prefix: str) -> "Look":
         other = Look(self._patterns, changes)
-        other._prefix, other.maps, other.values = prefix, self.maps, self.values
+        other._prefix, other.maps, other.coarse, other.values = prefix, self.maps, self.coarse, self.values
         other._read = self._read
         return other
 
@@ -221,10 +225,13 @@ class Look:
             if name in self.values:
                 self.values[name] = change(self.values[name])
 
-    def watch(self, site: str, weights: Weights) -> None:
-        """Store a function that computes the weights or scores of a site, if the site is watched."""
-        if self.watches(site):
-            self.maps[self._prefix + site] = weights
+    def watch(self, site: str, weights: Weights, largest: Largest | None = None) -> None:
+        """Store the functions that compute the weights or scores of a site, if the site is watched."""
+        if not self.watches(site):
+            return
+        self.maps[self._prefix + site] = weights
+        if largest is not None:
+            self.coarse[self._prefix + site] = largest
 
 
 def _chain(first: Change, then: Change) -> Change:

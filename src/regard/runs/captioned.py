@@ -63,6 +63,17 @@ def own_captions(run: Run) -> tuple[Captioned, ImageRows]:
     return found, images
 
 
+def own_files(run: Run, most: int) -> list[tuple[str, str]]:
+    """Return some files of a run's test or validation images, each with a caption; none of drawn scenes."""
+    texts = run.config.texts
+    record = next(iter((*texts.test, *texts.valid)), None)
+    if record is None or not record.files:
+        return []
+    found = captions.reread(record.paths(run.folder))
+    found = captions.hold_out(found)[1] if record.held_out else found
+    return [(name, said[0]) for name, said in zip(found.names[:most], found.references(), strict=False)]
+
+
 def read_images(run: Run, paths: Sequence[str | Path]) -> NamedImages:
     """Read image files; for a run on given features, .npz files or arrays of such files (FILE.npz:NAME)."""
     given = given_images(run)

@@ -3,11 +3,13 @@
 Shape legend: Y and X pixels.
 """
 
+import io
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import BinaryIO
 
 import numpy as np
 from PIL import Image, ImageOps
@@ -37,6 +39,13 @@ def open_image(path: str | Path) -> Image.Image:
         return _as_rgb(ImageOps.exif_transpose(file))
 
 
+def read_image(data: bytes, name: str, most: int) -> Image.Image:
+    """Read the bytes of an image file of at most `most` pixels as RGB."""
+    with _opened(name, io.BytesIO(data), most) as file:
+        file.load()
+        return _as_rgb(ImageOps.exif_transpose(file))
+
+
 def image_size(path: str | Path) -> tuple[int, int]:
     """Return the width and the height of an image, as it is shown, without reading its pixels."""
     with _opened(path) as file:
@@ -46,15 +55,15 @@ def image_size(path: str | Path) -> tuple[int, int]:
 
 
 @contextmanager
-def _opened(path: str | Path) -> Iterator[Image.Image]:
-    """Open an image file. Every mistake in the file is a UserError."""
+def _opened(path: str | Path, data: BinaryIO | None = None, most: int = MOST_PIXELS) -> Iterator[Image.Image]:
+    """Open an image file, or its bytes. Every mistake in the file is a UserError."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of Pillow, on large images and on damaged metadata
-            with open_input(path) as opened, Image.open(opened, formats=FORMATS) as file:
+            with data or open_input(path) as opened, Image.open(opened, formats=FORMATS) as file:
                 width, height = file.size
-                if width * height > MOST_PIXELS:
-                    size = f"{width:,} x {height:,} pixels are more than {MOST_PIXELS:,}"
+                if width * height > most:
+                    size = f"{width:,} x {height:,} pixels are more than {most:,}"
                     raise UserError(f"{path}: {size}; give a smaller copy of the image")
                 yield file
     except FileNotFoundError:

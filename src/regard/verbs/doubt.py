@@ -7,7 +7,7 @@ from regard.boundary import check_ranges
 from regard.errors import UserError, notify
 from regard.inside.controls import TRAININGS, Controls
 from regard.inside.doubt import Doubt, check_epsilon, doubt_prediction, picture
-from regard.inside.doubted_run import changes_of, doubted_label, doubted_prediction
+from regard.inside.doubted_run import changes_of, doubted_blank, doubted_label, doubted_prediction
 from regard.inside.edit_model import edited, given_edits, save_edits
 from regard.inside.label_controls import LabelControls
 from regard.inside.observe import Reading, plain_reading
@@ -59,13 +59,14 @@ def doubt(
 
     Args:
         run: A run folder, or a GPT-2 checkpoint.
-        text: The text itself; the caption of an image (without it, the captioner's own caption).
+        text: The text itself, with ___ for each blank of a masked reader; the caption of an image (without
+            it, the captioner's own caption).
         image: An image file, for a captioner. Its regions take the place of the words.
         target: The translation that a translator is made to read; without it, it translates.
         word: The predicted word to explain (of a classifier: the label). Without it, the word that follows in
             the text, or the likeliest word.
         position: The position that predicts the word, from 0, or below 0 from the end. Without it, the last
-            one.
+            one; of a masked reader, the first blank.
         epsilon: The largest total variation at which a prediction counts as kept.
         say: Also search for the least change of attention that makes the model say this word there, or
             give this label.
@@ -118,6 +119,10 @@ def _subject(
     """Return what the model reads, and the prediction to explain."""
     if run.model.label_count is not None:
         return _labelled(run, text, target, word, position)
+    if run.model.reads == "blanks":
+        if target is not None:
+            raise UserError(f"`target` is for translators; {run.model.family} fills the blanks of `text`")
+        return doubted_blank(run, text, word, position)
     if run.model.reads == "captions":
         if target is not None:
             raise UserError("`target` is for translators; give the caption with `text`")

@@ -5,14 +5,15 @@ from regard.inside.sheet import Heading, Part, Picture, Prose, Table
 from regard.parts.edits import Move
 
 MOVING = (
-    "The attention weights in the row of the last position were replaced by three others: the same weights "
-    "in a random order, uniform weights, and the farthest weights that a search found while the prediction "
-    "stayed within epsilon (total variation of the whole distribution). Distances are Jensen-Shannon "
-    "divergences in nats, averaged over heads. “most” is the largest distance that any weights can have from "
-    "the model's own. If “farthest” is close to “most”, very different weights give the same prediction, and "
-    "the weights alone do not explain the prediction. This does not show that the model ignores the words "
-    "with large weights: nearly uniform weights (entropy near 1) can move without much effect, and other "
-    "layers may carry the same information."
+    "The attention weights in the row that decides the prediction (of the last position, of the blank, or "
+    "of the pooling) were replaced by three others: the same weights in a random order, uniform weights, "
+    "and the farthest weights that a search found while the prediction stayed within epsilon (total "
+    "variation of the whole distribution). Distances are Jensen-Shannon divergences in nats, averaged over "
+    "heads. “most” is the largest distance that any weights can have from the model's own. If “farthest” "
+    "is close to “most”, very different weights give the same prediction, and the weights alone do not "
+    "explain the prediction. This does not show that the model ignores the words with large weights: "
+    "nearly uniform weights (entropy near 1) can move without much effect, and other layers may carry the "
+    "same information."
 )
 JUDGING = (
     "Every method gives each word a score for this prediction. Comprehensiveness is the probability that is "
@@ -44,11 +45,12 @@ REGIONS = (
 )
 
 SAYING = (
-    "The search changed the weights in the row of the last position until the word was the likeliest one. "
-    "The weight moved is the total variation between new and own weights, summed over heads: 1 is all the "
-    "weight of one head. The search may miss smaller changes, and “not reached” is no proof. A small change "
-    "that makes the model say another word shows that attention decides here. A word that is not reached, "
-    "however the weights are set, is not decided by the place where this position looks."
+    "The search changed the weights in the row that decides the prediction until the word was the "
+    "likeliest one. The weight moved is the total variation between new and own weights, summed over "
+    "heads: 1 is all the weight of one head. The search may miss smaller changes, and “not reached” is no "
+    "proof. A small change that makes the model say another word shows that attention decides here. A word "
+    "that is not reached, however the weights are set, is not decided by the place where this position "
+    "looks."
 )
 
 
