@@ -231,7 +231,7 @@ def fit_in_files(
     size = room // 4 // (WINDOW_ROW + 24 * packing.columns)
     rows = windows(text, packing, size)
     if spill.engine is None:
-        ordered = sort_rows(rows, packing.columns, spill.folder, room // 2, size)
+        ordered = sort_rows(rows, packing.columns, spill.folder, 2 * room // 5, size)
     else:
         ordered = sort_on_cluster(spill.engine, rows, packing.columns, spill.folder, size)
     # A count is at most the number of windows, and a node less than it.
