@@ -233,3 +233,13 @@ def test_a_column_says_what_it_does_not_hold(tmp_path):
             -1,
         ]
     assert Column(tmp_path / "none", torch.long).find(torch.tensor([5]), 7).tolist() == [-1]
+
+
+def test_the_validation_loss_is_measured_from_the_file(tmp_path, monkeypatch):
+    """The mapped tensors are not read while the budget holds, and are read afterwards."""
+    plain = regard.train("ngram", order=3, out=str(tmp_path / "plain"))
+    with monkeypatch.context() as patched:
+        patched.setattr(Ngram, "find", None)
+        small = regard.train("ngram", order=3, memory="8GB", out=str(tmp_path / "small"))
+    assert small.loss == plain.loss
+    assert regard.evaluate(small.run).loss == regard.evaluate(plain.run).loss

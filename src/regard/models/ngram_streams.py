@@ -238,5 +238,10 @@ def fit_in_files(
     number = torch.int32 if len(text) + len(text.ends_D) < 1 << 31 else torch.int64
     words, tables = write_counts(ordered, packing, spill.folder, number)
     release_freed_memory()
-    size = max(vocabulary_size + 1, spill.room() // NGRAM)
+    size = pieces(spill, vocabulary_size)
     return FileEstimator(vocabulary_size, smoothing, prune, spill.folder, size).estimate(words, tables)
+
+
+def pieces(spill: Spill, vocabulary_size: int) -> int:
+    """Return how many n-grams of a range, or tokens of a text, the budget holds."""
+    return max(vocabulary_size + 1, spill.room() // NGRAM)
