@@ -9,11 +9,12 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from regard.boundary import build
 from regard.errors import UserError
 from regard.models.transformer import Transformer
-from regard.parts.attention import attend, softmax, softmax_base, weigh
+from regard.parts.attention import attend, fused, in_products, softmax, softmax_base, weigh
 from regard.parts.look import Look
 from regard.parts.masks import causal, earlier, everything, lookback, padding, prefix
 from regard.parts.positions import PositionName, make_positions, sinusoids
 from regard.parts.scores import Additive, Bilinear, Dot, ScaledDot, make_score
+from regard.probabilities import sampling
 
 B, H, Q, K, D, E = 2, 3, 5, 7, 11, 13  # distinct primes
 
@@ -242,3 +243,32 @@ def test_a_full_context_says_so():
     _, state = model.read_from_start(torch.tensor([[7, 1, 2]]))
     with pytest.raises(ValueError, match="context of 3 tokens is full"):
         model(torch.tensor([[3]]), state)
+
+
+def test_bisection_finds_what_the_specification_finds():
+    """Also among weights of zero, and for numbers that are 1 after rounding to single precision."""
+    weights_BV = torch.rand(211, 37, generator=torch.Generator().manual_seed(3))
+    weights_BV[weights_BV < 0.4] = 0
+    weights_BV[:, 31:] = 0  # as after top-p
+    uniform_B1 = torch.rand(211, 1, generator=torch.Generator().manual_seed(4), dtype=torch.float64)
+    uniform_B1[:7], uniform_B1[7:13] = 0, 1 - 2**-53
+    cumulative_BV, bound_B1 = sampling._cumulative(weights_BV, uniform_B1.float())
+    found_B1 = sampling._first_above(weights_BV, cumulative_BV, bound_B1)
+    assert torch.equal(found_B1, sampling.first_above(weights_BV, cumulative_BV, bound_B1))
+    assert bool((weights_BV.gather(1, found_B1) > 0).all())
+
+
+@pytest.mark.parametrize("groups", [1, 2, 6])
+@pytest.mark.parametrize("heads_of_bias", [0, 1, 6])
+def test_products_and_sums_equal_the_kernel(double, groups: int, heads_of_bias: int):
+    """What a compiler for CPUs gets instead of torch's kernel."""
+    query, key, value = random(2, 6, 1, 5), random(2, groups, 7, 5), random(2, groups, 7, 3)
+    bias = random(2, heads_of_bias, 1, 7) if heads_of_bias else None
+    if bias is not None:
+        bias[:, :, :, 5:] = -torch.inf
+    torch.testing.assert_close(
+        in_products(query, key, value, bias, 0.3), fused(query, key, value, bias, scale=0.3)
+    )
+    weights = weigh(query, key, score=ScaledDot(), mask=everything, bias_BHQK=bias)
+    expected = weights @ value.repeat_interleave(6 // groups, 1)
+    torch.testing.assert_close(fused(query, key, value, bias), expected)

@@ -35,14 +35,19 @@ class Speeds:
         return Spread.of([a / b for a, b in zip(self.passes[name], self.passes[to], strict=True)])
 
 
-def interleaved(ways: Mapping[str, Work], passes: int) -> Speeds:
-    """Run every way once to warm up, and then once in every pass."""
+def interleaved(
+    ways: Mapping[str, Work], passes: int, clock: Callable[[], float] = time.perf_counter
+) -> Speeds:
+    """Run every way once to warm up, and then once in every pass.
+
+    `clock` may be time.process_time for work on one thread: other processes on the core then hardly count.
+    """
     for work in ways.values():
         work()
     speeds: dict[str, list[float]] = {name: [] for name in ways}
     for _ in range(passes):
         for name, work in ways.items():
-            began = time.perf_counter()
+            began = clock()
             amount = work()
-            speeds[name].append(amount / max(1e-9, time.perf_counter() - began))
+            speeds[name].append(amount / max(1e-9, clock() - began))
     return Speeds(speeds)

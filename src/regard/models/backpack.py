@@ -21,8 +21,9 @@ from torch.utils.checkpoint import checkpoint
 from regard.errors import UserError
 from regard.models.contract import LanguageModel, Padded, Part, Parts, Prediction, State
 from regard.models.predictions import Readout, SoftmaxPrediction
-from regard.models.trunk import Placement, Trunk, TrunkState
+from regard.models.trunk import Placement, Trunk
 from regard.models.trunk_config import MEDIUM, TrunkConfig
+from regard.models.trunk_state import TrunkState
 from regard.parts.attention import at_value, weigh
 from regard.parts.layers import drop
 from regard.parts.look import Look, Site, at_site, attention_sites, declare, values_at

@@ -66,7 +66,7 @@ class Copier(nn.Module):
 
     def _sentinel(self, key_BSD: Tensor) -> Tensor:
         assert self.sentinel is not None
-        return self.sentinel.to(key_BSD.dtype).expand(len(key_BSD), 1, 1, -1)
+        return self.sentinel.to(key_BSD.dtype).expand(key_BSD.shape[0], 1, 1, -1)
 
 
 @final

@@ -18,8 +18,9 @@ from torch import Tensor, nn
 from regard.models.contract import Contribution, LanguageModel, Padded, Prediction, State
 from regard.models.copying import CopyName, Pointer, copy_column
 from regard.models.predictions import CopyPrediction, Readout
-from regard.models.trunk import Block, Trunk, TrunkState
+from regard.models.trunk import Block, Trunk
 from regard.models.trunk_config import MEDIUM, TrunkConfig
+from regard.models.trunk_state import TrunkState
 from regard.parts.look import Look, Site, at_site, attention_sites, declare, values_at
 from regard.parts.masks import earlier, padding
 from regard.parts.products import Linear

@@ -16,8 +16,9 @@ from torch import Tensor, nn
 from regard.models.contract import LanguageModel, Padded, Prediction
 from regard.models.predictions import Readout
 from regard.models.source import SourceState, source_mask
-from regard.models.trunk import Block, Trunk, TrunkState
+from regard.models.trunk import Block, Trunk
 from regard.models.trunk_config import TrunkConfig
+from regard.models.trunk_state import TrunkState
 from regard.parts.look import Look, Site, at_site, declare, values_at
 
 

@@ -10,59 +10,25 @@ Shape legend: B rows, T positions, S slots, H query heads, G heads of keys and v
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, replace
-from typing import ClassVar, Self, final
+from dataclasses import dataclass
+from typing import Any, final
 
 import torch
 from torch import Tensor, nn
 
-from regard.models.contract import Padded, State
+from regard.models.contract import Padded
 from regard.models.trunk_config import TrunkConfig
-from regard.parts.attention import attend
+from regard.models.trunk_state import TrunkState
+from regard.parts.attention import attend, fused
 from regard.parts.cached_attention import attend_to_cache
 from regard.parts.crossing import CrossAttention
-from regard.parts.layers import FeedForward, drop
+from regard.parts.layers import FeedForward, drop, layer_norm, weights_of
 from regard.parts.look import Look, Side, Site, at_site, attention_sites, declare, values_at
 from regard.parts.masks import Mask, causal, everything, padding
 from regard.parts.positions import Positions, make_positions
-from regard.parts.products import Linear
+from regard.parts.products import Linear, product_of
 from regard.parts.scores import Dot, ScaledDot
-from regard.parts.slots import Slots, fixed_size, remember, shortened
-
-
-@dataclass(frozen=True)
-class TrunkState(State):
-    """The KV cache. Slot p of a buffer holds the key or value of the token at position p (parts/slots.py)."""
-
-    fills_front: ClassVar[bool] = False
-
-    keys: tuple[Tensor, ...]  # a buffer for each layer: (B, G, S, E)
-    values: tuple[Tensor, ...]
-    fixed: bool = False  # True: the buffers have a fixed size
-
-    def trimmed(self) -> Self:
-        filled = int(self.position_B.max())
-        return self._with_buffers(lambda buffer: shortened(buffer, filled, 2), fixed=False)
-
-    def with_room(self, room: int) -> Self:
-        """Return the state with buffers of a fixed size, for `room` tokens in all.
-
-        Slots after a row's last token may hold old values. The mask hides them, and later tokens of the row
-        overwrite them.
-        """
-        return self._with_buffers(lambda buffer: fixed_size(buffer, room, 2), fixed=True)
-
-    def next_window(self) -> Self:
-        """Return an empty state, because a window remembers nothing of the window before it."""
-        position_B = torch.zeros_like(self.position_B)
-        if self.fixed:
-            return replace(self, position_B=position_B)
-        emptied = self._with_buffers(lambda buffer: shortened(buffer, 0, 2), fixed=False)
-        return replace(emptied, position_B=position_B)
-
-    def _with_buffers(self, change: Callable[[Tensor], Tensor], fixed: bool) -> Self:
-        keys, values = (tuple(map(change, buffers)) for buffers in (self.keys, self.values))
-        return replace(self, keys=keys, values=values, fixed=fixed)
+from regard.parts.slots import Slots, remember
 
 
 @dataclass(frozen=True)
@@ -101,6 +67,7 @@ class Trunk(nn.Module):
             Block(name, config, side, crossing) if blocks else Mixing(name, config) for name in names
         )
         final = config.norm == "pre" and blocks
+        self.lean = final and not crossing and not config.query_key_norm  # Block.one_token is for these
         self.final_norm = nn.LayerNorm(config.width, config.norm_epsilon) if final else nn.Identity()
 
     def sites(self) -> dict[str, Site]:
@@ -134,6 +101,9 @@ class Trunk(nn.Module):
         `memory` holds the keys and values of a source: key and value of the first layer, of the second, ...
         """
         placement, new_position_B = self._place(real_BT, state, padded)
+        lean = self.lean and look is None and not self.training and not embedded_BTD.is_cuda
+        if state.fixed and lean:
+            return self._one_token(embedded_BTD, placement, new_position_B, state)
         if look is not None:
             look.begin(placement.position_BT)
         x_BTD = self.positions.place(embedded_BTD, placement.position_BT)
@@ -149,6 +119,20 @@ class Trunk(nn.Module):
         new_state = TrunkState(new_position_B, tuple(keys), tuple(values), state.fixed)
         return self.final_norm(x_BTD), placement, new_state
 
+    def _one_token(
+        self, embedded_B1D: Tensor, placement: Placement, new_position_B: Tensor, state: TrunkState
+    ) -> tuple[Tensor, Placement, TrunkState]:
+        """forward() for one token in each row, with fewer calls of Python."""
+        x_BD = self.positions.place(embedded_B1D, placement.position_BT).squeeze(1)
+        bias = placement.bias_BHQK
+        if placement.mask.rules:
+            hiding = placement.mask.bias(1, placement.slots.seen, x_BD)
+            bias = hiding if bias is None else bias.to(x_BD.dtype) + hiding
+        for block, *cache in zip(self.blocks, state.keys, state.values, strict=True):
+            x_BD = block.one_token(x_BD, placement, bias, self.positions, cache)  # type: ignore[operator]
+        x_B1D = self.final_norm(x_BD).unsqueeze(1)
+        return x_B1D, placement, TrunkState(new_position_B, state.keys, state.values, True)
+
     def _place(self, real_BT: Tensor, state: TrunkState, padded: Padded) -> tuple[Placement, Tensor]:
         """Return the placement of a call's tokens, and the position of each row after the call.
 
@@ -157,9 +141,8 @@ class Trunk(nn.Module):
         if state.fixed:
             if real_BT.shape[1] != 1 or padded != "right":
                 raise ValueError('a state with fixed buffers needs one token in each row and padded="right"')
-            slots = Slots(state.position_B.unsqueeze(1), state.keys[0].shape[2], None, fixed=True)
-            mask = causal.over(slots.position_BT, slots.columns_1S)
-            return self._placement(slots, mask), state.position_B + 1
+            slots = _fixed_slots(state.position_B, state.keys[0].shape[2])
+            return self._placement(slots, _mask(slots)), state.position_B + 1
         fresh, counted_BT = not state.keys[0].shape[2], real_BT.cumsum(1) - 1
         position_BT = counted_BT if fresh else state.position_B.unsqueeze(1) + counted_BT
         position_BT = torch.where(real_BT, position_BT, -1)
@@ -179,8 +162,21 @@ class Trunk(nn.Module):
         return self._placement(slots, _mask(slots)), new_position_B
 
     def _placement(self, slots: Slots, mask: Mask) -> Placement:
-        angles = self.positions.angles(slots.position_BT)
-        return Placement(slots, angles, mask, self.positions.bias(slots.position_BT, slots.columns_1S))
+        angles, bias = self.positions.angles(slots.position_BT), None
+        if self.positions.biased:
+            bias = self.positions.bias(slots.position_BT, slots.columns_1S)
+        return Placement(slots, angles, mask, bias)
+
+
+def _fixed_slots(position_B: Tensor, room: int) -> Slots:
+    """Return the slots of one token in each row, in buffers of a fixed size.
+
+    On a CPU, the host may ask how much of the buffers is filled. A recorded or compiled call may not.
+    """
+    if position_B.is_cuda or torch.compiler.is_compiling():
+        return Slots(position_B.unsqueeze(1), room, None, fixed=True)
+    lowest, highest = map(int, (position_B, position_B) if len(position_B) == 1 else position_B.aminmax())
+    return Slots(position_B.unsqueeze(1), highest + 1, highest if lowest == highest else None, fixed=True)
 
 
 def _mask(slots: Slots) -> Mask:
@@ -273,6 +269,32 @@ class Block(nn.Module):
         )
         x_BTD = feed_norm(x_BTD) if self.post else x_BTD
         return at_site(look, f"{self.name}.residual", x_BTD), key, value
+
+    def one_token(
+        self,
+        x_BD: Tensor,
+        placement: Placement,
+        bias_BH1S: Tensor | None,
+        positions: Positions,
+        cache: list[Tensor],
+    ) -> Tensor:
+        """forward() for one token in each row: pre-norm, in evaluation, without a look.
+
+        A small model spends half of a step in Python's calls between the kernels. There are few of them here.
+        """
+        own: Any = self._modules
+        rows, width = x_BD.shape
+        product = product_of(rows)
+        normed_BD = layer_norm(own["attention_norm"], x_BD)
+        all_BH1E = product(normed_BD, *weights_of(own["project"])).view(rows, -1, 1, width // self.heads)
+        both_BH1E, value = all_BH1E[:, : self.heads + self.groups], all_BH1E[:, -self.groups :]
+        turned = positions.turn(both_BH1E, placement.angles)
+        query, key = turned.split_with_sizes([self.heads, self.groups], 1)
+        _, seen_key = placement.slots.write(cache[0], key, 2)
+        _, seen_value = placement.slots.write(cache[1], value, 2)
+        mixed = fused(query, seen_key, seen_value, bias_BH1S)
+        x_BD = x_BD + product(mixed.reshape(rows, width), *weights_of(own["out"]))
+        return x_BD + own["feed"].without_dropout(layer_norm(own["feed_norm"], x_BD), product)
 
     def _norm(self, norm: nn.Module, part: str, look: Look | None) -> Callable[[Tensor], Tensor]:
         return norm if look is None else lambda x_BTD: at_site(look, f"{self.name}.{part}", norm(x_BTD))

@@ -113,11 +113,13 @@ def view_of_runs(runs: Sequence[Run | str | Path]) -> Any:
     return widget(Desk(lambda: infos, opener), "", _still(first))
 
 
-def view_of_text(run: Run, items: dict[str, str], still: str) -> Any:
-    """Return the attention of a run on a text as a widget."""
-    info = info_of(run, "o0")
+def view_of_text(run: Run, items: dict[str, str], still: str, image: Path | None = None) -> Any:
+    """Return the attention of a run on a text, or on an image and its caption, as a widget."""
+    info, opened = info_of(run, "o0"), _opened(run)
+    if image is not None:
+        items = {**items, "scene": opened.readings.gallery.add_file(image).id}
     start = f"#attend?{urlencode({'run': info.name, **items})}"
-    return widget(Desk(lambda: [info], lambda _: lambda: _opened(run)), start, still)
+    return widget(Desk(lambda: [info], lambda _: lambda: opened), start, still)
 
 
 def require_widgets() -> None:

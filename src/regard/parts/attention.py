@@ -211,14 +211,52 @@ def _library(
     query: Tensor, key: Tensor, value: Tensor, score: Score, mask: Mask, bias: Tensor | None
 ) -> Tensor:
     scale = 1.0 if isinstance(score, Dot) else None
-    causal = mask.is_only_causal() and query.shape[2] == key.shape[2] and bias is None
-    visible = None
+    queries, keys = query.shape[2], key.shape[2]
+    causal = mask.is_only_causal() and queries == keys and bias is None
     if not causal and mask.rules:
-        visible = mask.visible(query.shape[2], key.shape[2], query.device).unsqueeze(1)
-    if bias is not None:  # the kernel has a single argument for both: the bias, with -inf for hidden keys
-        bias = bias.to(query.dtype)
-        visible = bias if visible is None else torch.where(visible, bias, -torch.inf)
-    grouped = key.shape[1] != query.shape[1]
-    return F.scaled_dot_product_attention(
-        query, key, value, attn_mask=visible, is_causal=causal, scale=scale, enable_gqa=grouped
+        hiding = mask.bias(queries, keys, query)
+        # the kernel has a single argument for both
+        bias = hiding if bias is None else bias.to(query.dtype) + hiding
+    return fused(query, key, value, bias, causal, scale)
+
+
+def fused(
+    query_BHQD: Tensor,
+    key_BGKD: Tensor,
+    value_BGKE: Tensor,
+    bias_BHQK: Tensor | None = None,
+    causal: bool = False,
+    scale: float | None = None,
+) -> Tensor:
+    """(B, H, Q, E): softmax(q . k * scale + bias) v by torch's kernel; 1 / sqrt(D) is the default scale."""
+    heads, groups = query_BHQD.shape[1], key_BGKD.shape[1]
+    if query_BHQD.shape[2] == 1 and torch.compiler.is_compiling() and query_BHQD.device.type == "cpu":
+        return in_products(query_BHQD, key_BGKD, value_BGKE, bias_BHQK, scale)
+    folds = groups < heads and query_BHQD.shape[2] == 1 and (bias_BHQK is None or bias_BHQK.shape[1] == 1)
+    if folds:  # the query heads that share a key head are queries of that head
+        query_BHQD = query_BHQD.view(query_BHQD.shape[0], groups, heads // groups, -1)
+    out = F.scaled_dot_product_attention(
+        query_BHQD,
+        key_BGKD,
+        value_BGKE,
+        attn_mask=bias_BHQK,
+        is_causal=causal,
+        scale=scale,
+        enable_gqa=groups < heads and not folds,
     )
+    return out.flatten(1, 2).unsqueeze(2) if folds else out
+
+
+def in_products(
+    query_BH1D: Tensor, key_BGKD: Tensor, value_BGKE: Tensor, bias_BH1K: Tensor | None, scale: float | None
+) -> Tensor:
+    """fused() of one query, in products and sums. A compiler for CPUs joins them, but not torch's kernel."""
+    rows, heads, _, width = query_BH1D.shape
+    groups = key_BGKD.shape[1]
+    query_BGR1D = query_BH1D.view(rows, groups, heads // groups, 1, width)
+    scores_BGRK = (query_BGR1D * key_BGKD.unsqueeze(2)).sum(-1) * (width**-0.5 if scale is None else scale)
+    if bias_BH1K is not None:
+        per_head = bias_BH1K.shape[1] > 1
+        scores_BGRK = scores_BGRK + (bias_BH1K.view(scores_BGRK.shape) if per_head else bias_BH1K)
+    weights_BGRK1 = scores_BGRK.softmax(-1).unsqueeze(-1)
+    return (weights_BGRK1 * value_BGKE.unsqueeze(2)).sum(-2).view(rows, heads, 1, -1)

@@ -6,7 +6,7 @@ tensor. Padding has position -1.
 Shape legend: B rows, Q query positions, K key positions.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import final
 
 import torch
@@ -24,6 +24,8 @@ class Mask:
     rules: tuple[tuple[str, int], ...] = ()  # the name of each rule, and its number (0 if it has none)
     query_position_BQ: Tensor | None = None
     key_position_BK: Tensor | None = None
+    # The tensors of a mask with positions. All layers of a call share them, because they share its mask.
+    _made: dict[torch.dtype, Tensor] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def __and__(self, other: "Mask") -> "Mask":
         rules = self.rules + tuple(rule for rule in other.rules if rule not in self.rules)
@@ -50,6 +52,16 @@ class Mask:
         for name, number in self.rules:
             allowed = allowed & RULES[name](query_BQK, key_BQK, number)
         return allowed
+
+    def bias(self, queries: int, keys: int, like: Tensor) -> Tensor:
+        """(B or 1, 1, Q, K): 0 where a key is visible to a query, and -inf where it is not."""
+        made = self._made.get(like.dtype)
+        if made is None:
+            hidden_B1QK = ~self.visible(queries, keys, like.device).unsqueeze(1)
+            made = like.new_zeros(hidden_B1QK.shape).masked_fill_(hidden_B1QK, -torch.inf)
+            if self.query_position_BQ is not None and self.key_position_BK is not None:
+                self._made[like.dtype] = made
+        return made
 
     def is_only_causal(self) -> bool:
         """Return whether a fused kernel can use its causal mode: no other rule, and default positions."""

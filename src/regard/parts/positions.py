@@ -8,6 +8,7 @@ from abc import ABC, abstractmethod
 from typing import Literal, final
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 PositionName = Literal[
@@ -19,6 +20,7 @@ class Positions(nn.Module, ABC):
     """The base class of encodings. A subclass overrides `place`, or `angles` and `turn`, or `bias`."""
 
     appended = 0  # the number of features that are appended to the embedding
+    biased = False  # True: `bias` returns a bias
 
     def place(self, embedded_BTD: Tensor, position_BT: Tensor) -> Tensor:
         """Append the positions to the embeddings, or add them."""
@@ -124,20 +126,18 @@ class Rotary(Positions):
         super().__init__()
         half_CF = torch.arange(context).unsqueeze(1) * frequencies(head_width)
         angle_CE = torch.cat([half_CF, half_CF], 1)
-        self.register_buffer("cosine_CE", angle_CE.cos(), persistent=False)
         # Feature i is paired with feature i + E/2. The sines of the first half are negative, so that the
         # rotation needs only one roll.
-        self.register_buffer(
-            "sine_CE",
-            angle_CE.sin() * torch.tensor([-1, 1]).repeat_interleave(head_width // 2),
-            persistent=False,
-        )
+        sign_E = torch.tensor([-1, 1]).repeat_interleave(head_width // 2)
+        # one table, so that one call looks up both
+        table = torch.cat([angle_CE.cos(), angle_CE.sin() * sign_E], 1)
+        self.register_buffer("cosine_and_sine", table, persistent=False)
         self.shift = head_width // 2
 
     def angles(self, position_BT: Tensor) -> tuple[Tensor, Tensor]:
-        place_BT = position_BT.clamp(min=0)
-        cosine_BTE, sine_BTE = self.get_buffer("cosine_CE")[place_BT], self.get_buffer("sine_CE")[place_BT]
-        return cosine_BTE.unsqueeze(1), sine_BTE.unsqueeze(1)
+        both_B1TF = F.embedding(position_BT.clamp(min=0), self.get_buffer("cosine_and_sine")).unsqueeze(1)
+        cosine_B1TE, sine_B1TE = both_B1TF.chunk(2, 3)
+        return cosine_B1TE, sine_B1TE
 
     def turn(self, vectors: Tensor, angles: tuple[Tensor, Tensor] | None) -> Tensor:
         assert angles is not None
@@ -148,6 +148,8 @@ class Rotary(Positions):
 @final
 class Alibi(Positions):
     """A bias that decreases with the distance, with a different slope for each head (Press et al. 2022)."""
+
+    biased = True
 
     def __init__(self, heads: int):
         super().__init__()

@@ -8,6 +8,7 @@ Shape legend: N rows of any number of axes, I inputs, O outputs.
 """
 
 import time
+from collections.abc import Callable
 from functools import cache
 from typing import Any, final
 
@@ -15,6 +16,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+Product = Callable[[Tensor, Tensor, Tensor | None], Tensor]
 FEWEST_ROWS = 32  # with fewer rows, MKL is as fast or faster
 FASTER = 1.2  # oneDNN must be faster by this factor, so that noise does not choose
 SIZE = 384  # of the measured square matrices
@@ -35,6 +37,11 @@ def linear(x_NI: Tensor, weight_OI: Tensor, bias_O: Tensor | None = None) -> Ten
     if torch.is_grad_enabled():
         return _Linear.apply(x_NI, weight_OI, bias_O)
     return _by_onednn(x_NI, weight_OI, bias_O)
+
+
+def product_of(rows: int) -> Product:
+    """Return `linear` for so many rows, without its questions if the rows are few."""
+    return F.linear if torch.compiler.is_compiling() or rows < FEWEST_ROWS else linear
 
 
 @final
@@ -59,12 +66,12 @@ class _Linear(torch.autograd.Function):
 def _suits(x_NI: Tensor) -> bool:
     return (
         x_NI.dim() > 1
-        and x_NI.numel() >= FEWEST_ROWS * x_NI.shape[-1]  # first, because most calls of a decoder end here
+        and not torch.compiler.is_compiling()
+        and x_NI.numel() >= FEWEST_ROWS * x_NI.shape[-1]
         and x_NI.dtype is torch.float32
         and x_NI.device.type == "cpu"
         and bool(torch.backends.mkldnn.enabled)
         and not torch.is_autocast_enabled("cpu")
-        and not torch.compiler.is_compiling()
         and onednn_is_faster()
     )
 

@@ -5,7 +5,8 @@ Padding takes no slot. Rows of different lengths share a buffer, and each row fi
 Shape legend: B rows, T positions of a call, S slots that a call sees.
 """
 
-from dataclasses import dataclass
+import math
+from dataclasses import dataclass, field
 from typing import final
 
 import torch
@@ -23,6 +24,8 @@ class Slots:
     first: int | None  # the slot of the first token in every row; None if rows differ or have padding
     # True: the buffers have a fixed size. Writing then changes no shape, and no tensor is read on the host.
     fixed: bool = False
+    # The places of the new values in a buffer, by the number of its rows of slots. All layers share them.
+    _places: dict[int, Tensor] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     @property
     def columns_1S(self) -> Tensor:
@@ -32,7 +35,7 @@ class Slots:
     def filled_columns(self) -> Tensor:
         """(B, S): the position of each slot, or -1 if the slot is empty after the call."""
         end_B1 = self.position_BT.amax(1, keepdim=True)
-        columns_BS = self.columns_1S.expand(len(self.position_BT), -1)
+        columns_BS = self.columns_1S.expand(self.position_BT.shape[0], -1)
         return columns_BS if self.first is not None else torch.where(columns_BS <= end_B1, columns_BS, -1)
 
     def write(self, buffer: Tensor, new: Tensor, dim: int) -> tuple[Tensor, Tensor]:
@@ -42,9 +45,7 @@ class Slots:
         In a call without gradients, the values are written into the old buffer, which becomes invalid.
         """
         if self.fixed:
-            # A compiler performs this assignment in place. For a scatter, it would copy the whole buffer.
-            row_B, slot_B = torch.arange(len(buffer), device=buffer.device), self.position_BT[:, 0]
-            buffer.transpose(1, dim)[row_B, slot_B] = new.select(dim, 0)
+            self._write_fixed(buffer, new, dim)
             return buffer, buffer.narrow(dim, 0, self.seen)
         if self.first == 0:
             return new, new
@@ -57,6 +58,23 @@ class Slots:
                 buffer = _lengthened(buffer.narrow(dim, 0, self.first), 2 * self.seen, dim)
             buffer.narrow(dim, self.first, new.shape[dim]).copy_(new)
         return buffer, buffer.narrow(dim, 0, self.seen)
+
+    def _write_fixed(self, buffer: Tensor, new: Tensor, dim: int) -> None:
+        """Write one value in each row."""
+        if self.first is not None:
+            buffer.narrow(dim, self.first, 1).copy_(new)
+            return
+        if buffer.is_cuda or torch.compiler.is_compiling():
+            # A compiler performs this assignment in place. For a scatter, it would copy the whole buffer.
+            row_B, slot_B = torch.arange(buffer.shape[0], device=buffer.device), self.position_BT[:, 0]
+            buffer.transpose(1, dim)[row_B, slot_B] = new.select(dim, 0)
+            return
+        rows = math.prod(buffer.shape[:dim])
+        if rows not in self._places:
+            slot_R = self.position_BT.expand(-1, rows // len(buffer)).flatten()
+            self._places[rows] = slot_R + torch.arange(rows) * buffer.shape[dim]
+        flat = buffer.view(-1, *buffer.shape[dim + 1 :])
+        flat.index_copy_(0, self._places[rows], new.flatten(0, dim))
 
     def _write_ragged(self, buffer: Tensor, new: Tensor, dim: int) -> Tensor:
         """Write rows that begin at different slots. Padding goes to an extra slot after the seen ones."""
@@ -97,5 +115,7 @@ def shortened(buffer: Tensor, slots: int, dim: int) -> Tensor:
 
 
 def fixed_size(buffer: Tensor, slots: int, dim: int) -> Tensor:
-    """Return a copy of a buffer with exactly `slots` slots."""
+    """Return a buffer with exactly `slots` slots: a copy, unless the buffer has this size already."""
+    if buffer.shape[dim] == slots and buffer.is_contiguous():
+        return buffer
     return _lengthened(shortened(buffer, slots, dim), slots, dim).contiguous()

@@ -16,25 +16,33 @@ from torch import Tensor
 
 from regard.machine.graphs import Recorded
 from regard.models.contract import LanguageModel, State
+from regard.probabilities.packaged import PackagedBody, has_package
 from regard.probabilities.step import Body, Choice, EagerBody, Step
 
 MOST_GRAPHS = 16  # of one model; the graph that was recorded first is dropped
 
 
 def body_for(step: Step) -> Body:
-    """Return the fastest body on the model's device.
+    """Return the fastest body that is ready on the model's device.
 
-    On a GPU, the steps of models with fixed shapes are recorded as graphs.
+    On a GPU, the steps of models with fixed shapes are recorded as graphs. On a CPU, a step runs as a package
+    if it was compiled before.
     """
-    recorded = step.model.device.type == "cuda" and step.model.steady
-    return CapturedBody(step) if recorded else EagerBody(step)
+    if step.model.device.type == "cuda" and step.model.steady:
+        return CapturedBody(step)
+    return PackagedBody(step, makes=False) if has_package(step) else EagerBody(step)
+
+
+def compiled_body_for(step: Step) -> Body:
+    """Return a compiled body: the first text waits for the compiler. What cannot be compiled is eager."""
+    if step.model.device.type == "cuda" and step.model.steady:
+        return CapturedBody(step, compiles=True)
+    return PackagedBody(step)
 
 
 @final
 class CapturedBody(Body):
     """Copies the state into the buffers of a recorded step, and replays the step for each token."""
-
-    grows = False
 
     def __init__(self, step: Step, compiles: bool = False):
         """`compiles` fuses the kernels of a step: the first text waits for the compiler."""

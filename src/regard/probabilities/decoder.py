@@ -1,8 +1,8 @@
 """The decoder writes text with any language model, token by token.
 
 The first call of the model reads the prompts. A body then runs one step for each new token, on a state whose
-buffers have free space ("room") for further tokens. Three things happen when the buffers are full: they grow,
-rows that have ended leave the batch, and rows whose context is full begin a new window.
+buffers have free space ("room") for further tokens. Now and then, rows that have ended leave the batch, and
+rows whose context is full begin a new window.
 
 Shape legend: B rows, T positions, V vocabulary, N steps, K likeliest tokens.
 """
@@ -16,13 +16,14 @@ from torch import Tensor
 
 from regard.models.contract import LanguageModel, State
 from regard.probabilities.captured import body_for
-from regard.probabilities.measures import check_log_probs
+from regard.probabilities.measures import ABOVE_ZERO, check_log_probs
 from regard.probabilities.sampling import Sampling, uniform
 from regard.probabilities.step import Body, Choice, Step
 
 ENDED = -1  # the token of a row whose document has ended
 # Buffer sizes in tokens; larger buffers have multiples of 1024.
 ROOMS = (64, 128, 256, 384, 512, 768, 1024, 1536)
+CHECKED = 64  # after so many steps, rows that have ended leave the batch
 STEPS_AT_ONCE = 512  # the random numbers of this many steps are computed in one call
 
 
@@ -73,7 +74,7 @@ def generate(
 def room_for(tokens: int) -> int:
     """Return the size of a buffer that holds `tokens` tokens.
 
-    There are few sizes, because a compiled or captured body is made once for each size.
+    There are few sizes, because a recorded body is made once for each size.
     """
     return next((room for room in ROOMS if room >= tokens), -(-tokens // 1024) * 1024)
 
@@ -101,9 +102,9 @@ class _Rows:
         self.alive = set(range(len(prompts)))  # rows that have not ended
         self._batch = list(range(len(prompts)))  # the rows that the state holds, in its order
         self._filled = [0] * len(prompts)  # the number of tokens in each row's window
-        self._free = 0  # the number of tokens that the body can read before a buffer is full
+        self._free = 0  # the number of tokens that the body can read before the next check
         self._left = writing.length  # the number of steps that are left
-        self._uniform_BN, self._used = torch.empty(len(prompts), 0), 0
+        self._uniform_NB, self._used = list[Tensor](), 0
 
     def next(self) -> Written:
         """Write one more token in every row."""
@@ -124,7 +125,9 @@ class _Rows:
             choice = self._step.choose(self._read(), self._uniform(0))
         self._used += 1
         written = self._written(choice)
-        check_log_probs(choice.log_probs())
+        log_probs = choice.log_probs()
+        if not all(log_prob <= ABOVE_ZERO for log_prob in log_probs.tolist()):
+            check_log_probs(log_probs)
         return written
 
     def _fits(self) -> bool:
@@ -134,9 +137,8 @@ class _Rows:
 
     def _make_room(self) -> None:
         filled, context = max(self._filled[row] for row in self._batch), self._model.context
-        tokens = filled + (1 if self._body.grows else self._writing.length)
-        room = 0 if context is None else min(room_for(tokens), context)
-        self._free = STEPS_AT_ONCE if context is None else room - filled
+        room = 0 if context is None else min(room_for(filled + self._left), context)
+        self._free = CHECKED if context is None else min(room - filled, CHECKED)
         last_B = torch.tensor([self._history[row][-1] for row in self._batch], device=self._model.device)
         self._body.begin(last_B, self._model.with_room(self._state, room))
 
@@ -195,16 +197,16 @@ class _Rows:
             places = [place for place, row in enumerate(self._batch) if row in self.alive]
             self._state = self._state.trimmed().pick(self._on_device(places))
             self._batch = sorted(self.alive)
-            self._used = self._uniform_BN.shape[1]
+            self._used = len(self._uniform_NB)
 
     def _uniform(self, ahead: int) -> Tensor:
         """(B): the random numbers of the step `ahead` steps from now. One call draws those of many."""
-        if self._used + ahead >= self._uniform_BN.shape[1]:
+        if self._used + ahead >= len(self._uniform_NB):
             first_B1 = torch.tensor([[len(self._history[row])] for row in self._batch])
             position_BN = first_B1 + torch.arange(min(STEPS_AT_ONCE, self._writing.length) + ahead)
             uniform_BN = uniform(self._writing.seed, self._numbers[self._batch], position_BN)
-            self._uniform_BN, self._used = uniform_BN.to(self._model.device), 0
-        return self._uniform_BN[:, self._used + ahead]
+            self._uniform_NB, self._used = list(uniform_BN.T.contiguous().to(self._model.device)), 0
+        return self._uniform_NB[self._used + ahead]
 
     def _written(self, choice: Choice) -> Written:
         """Add the chosen tokens to the history, and return one entry for every row, ended rows included."""

@@ -43,7 +43,7 @@ class Sampling:
         """
         if self.temperature == 0 or self.top_k == 1:
             return log_probs_BV.argmax(1)
-        scaled_BV = log_probs_BV / self.temperature
+        scaled_BV = log_probs_BV if self.temperature == 1 else log_probs_BV / self.temperature
         if self.top_k is None and self.top_p is None:
             return invert(scaled_BV.softmax(1), uniform_B)
         best_BK, token_BK = self._candidates(scaled_BV, may_ask)
@@ -77,28 +77,46 @@ def invert(weights_BV: Tensor, uniform_B: Tensor) -> Tensor:
     Large vocabularies are searched in two steps, first among the sums of groups, then within one group: this
     reads the weights only once.
     """
-    uniform_B = uniform_B.to(weights_BV.dtype)
+    uniform_B1 = uniform_B.to(weights_BV.dtype).unsqueeze(1)
     if weights_BV.shape[1] <= 2 * GROUP:
-        return _first_above(weights_BV, uniform_B)[0]
+        return _first_above(weights_BV, *_cumulative(weights_BV, uniform_B1)).squeeze(1)
     grouped_BGV = F.pad(weights_BV, (0, -weights_BV.shape[1] % GROUP)).unflatten(1, (-1, GROUP))
-    group_B, remainder_B = _first_above(grouped_BGV.sum(2), uniform_B)
-    chosen_BV = grouped_BGV[torch.arange(len(group_B), device=group_B.device), group_B]
-    return group_B * GROUP + _first_above(chosen_BV, remainder_B)[0]
+    sum_BG = grouped_BGV.sum(2)
+    cumulative_BG, bound_B1 = _cumulative(sum_BG, uniform_B1)
+    group_B1 = _first_above(sum_BG, cumulative_BG, bound_B1)
+    # The share of the group's own weight that lies below uniform x total is again uniform.
+    weight_B1, end_B1 = sum_BG.gather(1, group_B1), cumulative_BG.gather(1, group_B1)
+    remainder_B1 = ((bound_B1 - end_B1 + weight_B1) / weight_B1).clamp(0, 1)
+    row_B = torch.arange(group_B1.shape[0], device=group_B1.device)
+    chosen_BV = grouped_BGV[row_B, group_B1.squeeze(1)]
+    within_B1 = _first_above(chosen_BV, *_cumulative(chosen_BV, remainder_B1))
+    return (group_B1 * GROUP + within_B1).squeeze(1)
 
 
-def _first_above(weights_BV: Tensor, uniform_B: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the first index whose cumulative weight exceeds uniform x total, and the remainder in [0, 1].
-
-    The remainder is the share of the index's own weight that lies below uniform x total. It is again uniform.
-    """
+def _cumulative(weights_BV: Tensor, uniform_B1: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the cumulative weights, and uniform x total, which is below the total after rounding."""
     cumulative_BV = weights_BV.cumsum(1)
-    bound_B1 = uniform_B.unsqueeze(1) * cumulative_BV[:, -1:]
+    below_one = 1 - torch.finfo(weights_BV.dtype).eps / 2
+    return cumulative_BV, uniform_B1.clamp(max=below_one) * cumulative_BV[:, -1:]
+
+
+def _first_above(weights_BV: Tensor, cumulative_BV: Tensor, bound_B1: Tensor) -> Tensor:
+    """(B, 1): the first index whose cumulative weight exceeds the bound.
+
+    A CPU adds the weights one after the other: their sums never decrease, and grow only at positive weights.
+    The index is then found by bisection.
+    """
+    if weights_BV.is_cuda:
+        return first_above(weights_BV, cumulative_BV, bound_B1)
+    last = weights_BV.shape[1] - 1  # if the weights are no numbers
+    return torch.searchsorted(cumulative_BV, bound_B1, right=True).clamp(max=last)
+
+
+def first_above(weights_BV: Tensor, cumulative_BV: Tensor, bound_B1: Tensor) -> Tensor:
+    """The specification of the search. A GPU rounds sums in another order, so they may decrease slightly."""
     above_BV = (cumulative_BV > bound_B1) & (weights_BV > 0)
     last_B1 = _last_positive(weights_BV)  # the fallback: rounding may leave no index above the bound
-    index_B1 = torch.where(above_BV.any(1, keepdim=True), above_BV.byte().argmax(1, keepdim=True), last_B1)
-    weight_B1, end_B1 = weights_BV.gather(1, index_B1), cumulative_BV.gather(1, index_B1)
-    remainder_B1 = ((bound_B1 - end_B1 + weight_B1) / weight_B1).clamp(0, 1)
-    return index_B1.squeeze(1), remainder_B1.squeeze(1)
+    return torch.where(above_BV.any(1, keepdim=True), above_BV.byte().argmax(1, keepdim=True), last_B1)
 
 
 def _last_positive(weights_BV: Tensor) -> Tensor:

@@ -8,7 +8,7 @@ Shape legend: B rows, V vocabulary, K likeliest tokens.
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import ClassVar, final
+from typing import final
 
 from torch import Tensor, nn
 
@@ -47,17 +47,17 @@ class Step(nn.Module):
         return self.choose(prediction.log_probs()[:, 0], uniform_B), state
 
     def choose(self, log_probs_BV: Tensor, uniform_B: Tensor) -> Choice:
-        token_B = self.sampling.choose(log_probs_BV, uniform_B, self.may_ask)
-        best = log_probs_BV.topk(min(self.likeliest, log_probs_BV.shape[1]), 1)
-        chosen_B = log_probs_BV.gather(1, token_B.unsqueeze(1)).squeeze(1)
-        return Choice(token_B, chosen_B, best.indices, best.values)
+        token_B1 = self.sampling.choose(log_probs_BV, uniform_B, self.may_ask).unsqueeze(1)
+        chosen_B = log_probs_BV.gather(1, token_B1).squeeze(1)
+        likeliest = token_B1[:, :0], log_probs_BV[:, :0]
+        if self.likeliest:
+            best = log_probs_BV.topk(min(self.likeliest, log_probs_BV.shape[1]), 1)
+            likeliest = best.indices, best.values
+        return Choice(token_B1.squeeze(1), chosen_B, *likeliest)
 
 
 class Body(ABC):
     """A body runs steps on a state whose buffers have a fixed size."""
-
-    # True: the buffers begin small and grow with the text. False: they have room for the whole text at once.
-    grows: ClassVar[bool] = True
 
     @abstractmethod
     def begin(self, token_B: Tensor, state: State) -> None:

@@ -4,7 +4,6 @@ import copy
 import dataclasses
 import sys
 from collections.abc import Iterator
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +13,7 @@ from regard.inside.edit_model import edited
 from regard.machine.device import Precision, check_precision
 from regard.machine.memory import check_memory
 from regard.probabilities import decoder
-from regard.probabilities.captured import CapturedBody, body_for
+from regard.probabilities.captured import body_for, compiled_body_for
 from regard.probabilities.decoder import Writing
 from regard.probabilities.sampling import Sampling
 from regard.probabilities.stop_text import StopText
@@ -61,6 +60,7 @@ def generate(
         edit: Change the model: a JSON file of edits, or the JSON itself.
         precision: The precision of the weights. auto: bf16 on a GPU, fp32 elsewhere.
         compile: Compile the decoder's step. The first text waits for the compiler; long and many texts gain.
+            On a CPU the result is kept, and later calls use it.
     """
     options: dict[str, Any] = {
         "temperature": temperature,
@@ -112,7 +112,7 @@ def stream(
     ids = [tokenizer.start, *_prompt_ids(tokenizer, prompt)]
     decoders = [tokenizer.decoder(ids[-1]) for _ in range(count)]
     texts = [StopText(stop) for _ in range(count)]
-    body = partial(CapturedBody, compiles=True) if compile and model.steady else body_for
+    body = compiled_body_for if compile else body_for
     writing = Writing(length=length, end=tokenizer.stop, sampling=sampling, seed=seed, body=body)
     for written in decoder.generate(model, model.begin(count), [ids] * count, writing):
         rows = zip(texts, decoders, written.tokens, strict=True)
