@@ -20,6 +20,7 @@ from regard.errors import UserError
 from regard.machine.spill import Spill
 from regard.models import ngram_counts, ngram_scoring, ngram_smoothing, ngram_streams
 from regard.models.contract import LanguageModel, Padded, Part, Parts, Prediction, State
+from regard.models.ngram_file_scoring import FileScorer
 from regard.models.saved_tensors import check_tensor
 from regard.parts.look import Look
 from regard.ranges import Number, Order, Positive
@@ -74,6 +75,7 @@ class Ngram(LanguageModel):
         self.order = config.order
         self._asked = 0  # tokens of the texts that were scored
         self._scorer: ngram_scoring.TextScorer | None = None
+        self._file: FileScorer | None = None  # while the model has a memory budget
 
     def fit(self, text: Encoded) -> None:
         size = self.vocabulary_size
@@ -85,6 +87,8 @@ class Ngram(LanguageModel):
             text, self.vocabulary_size, self.order, self._smoothing(), self.config.prune, spill
         )
         self.assign(load_file(file))
+        size = ngram_streams.pieces(spill, self.vocabulary_size)
+        self._file = FileScorer(file, self.vocabulary_size, self.order, size)
         return file
 
     def _smoothing(self) -> ngram_smoothing.Smoothing:
@@ -126,7 +130,7 @@ class Ngram(LanguageModel):
                 _check_logs(f"backoff_{order}", tensors, contexts, math.inf)
 
     def assign(self, tensors: Mapping[str, Tensor]) -> None:
-        self._scorer = None
+        self._file = self._scorer = None
         for name, tensor in tensors.items():
             self.register_buffer(name, tensor)
 
@@ -165,6 +169,8 @@ class Ngram(LanguageModel):
         return NgramPrediction(self, tokens_BT.shape, nodes, tokens_BT), new
 
     def losses_of_text(self, text: Encoded) -> Iterator[Tensor] | None:
+        if self._file is not None:
+            return self._file.losses(text)
         tables, orders = self.tensors(), range(1, self.order + 1)
         keys = [tables[f"key_{order}"] for order in orders[1:]]
         self._asked += len(text)
