@@ -7,7 +7,7 @@ A active positions (those whose context was counted), K selected positions.
 """
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Literal, final
@@ -20,6 +20,7 @@ from regard.errors import UserError
 from regard.machine.spill import Spill
 from regard.models import ngram_counts, ngram_smoothing, ngram_streams
 from regard.models.contract import LanguageModel, Padded, Part, Parts, Prediction, State
+from regard.models.ngram_file_scoring import FileScorer
 from regard.models.saved_tensors import check_tensor
 from regard.parts.look import Look
 from regard.ranges import Number, Order, Positive
@@ -68,6 +69,7 @@ class Ngram(LanguageModel):
     def __init__(self, vocabulary_size: int, config: Config):
         super().__init__(vocabulary_size, config)
         self.order = config.order
+        self._file: FileScorer | None = None  # while the model has a memory budget
 
     def fit(self, text: Encoded) -> None:
         size = self.vocabulary_size
@@ -79,6 +81,8 @@ class Ngram(LanguageModel):
             text, self.vocabulary_size, self.order, self._smoothing(), self.config.prune, spill
         )
         self.assign(load_file(file))
+        size = ngram_streams.pieces(spill, self.vocabulary_size)
+        self._file = FileScorer(file, self.vocabulary_size, self.order, size)
         return file
 
     def _smoothing(self) -> ngram_smoothing.Smoothing:
@@ -119,6 +123,7 @@ class Ngram(LanguageModel):
                 _check_logs(f"backoff_{order}", tensors, contexts, math.inf)
 
     def assign(self, tensors: Mapping[str, Tensor]) -> None:
+        self._file = None
         for name, tensor in tensors.items():
             self.register_buffer(name, tensor)
 
@@ -155,6 +160,9 @@ class Ngram(LanguageModel):
             state.position_B + real_BT.sum(1), torch.cat(last, 1) + 1 if last else state.nodes_BO
         )
         return NgramPrediction(self, tokens_BT.shape, nodes, tokens_BT), new
+
+    def losses_of_text(self, text: Encoded) -> Iterator[Tensor] | None:
+        return None if self._file is None else self._file.losses(text)
 
     def find(self, order: int, context_N: Tensor, word_N: Tensor) -> Tensor:
         """Return the node of each n-gram (context, word) of this order, -1 if it was never counted."""
