@@ -139,7 +139,7 @@ def train(options: argparse.Namespace) -> None:
     text = random_text(1 << 22, VOCABULARY)
     for batch, steps in ((12, 20), (64, 6)):
         schedule = WindowSchedule(text, CONTEXT, batch, seed=1)
-        batches = TextBatches(schedule, Corpus.of(text, VOCABULARY, DEVICE), VOCABULARY + 1, DEVICE)
+        batches = TextBatches(schedule, Corpus.of(text, VOCABULARY, DEVICE), VOCABULARY + 1, MACHINE)
         makers = {
             "nanoGPT, AdamW": partial(nanogpt_step, options.nanogpt, batch),
             "ours, AdamW, learned positions": partial(
@@ -255,7 +255,7 @@ def lstm(options: argparse.Namespace) -> None:
     text = random_text(1 << 21, WORDS)
     for batch in (20, 256):
         schedule = LaneSchedule(text, SEGMENT, batch, seed=1)
-        batches = TextBatches(schedule, Corpus.of(text, WORDS, DEVICE), WORDS + 1, DEVICE)
+        batches = TextBatches(schedule, Corpus.of(text, WORDS, DEVICE), WORDS + 1, MACHINE)
         sizes = {"layers": 2, "width": 650, "dropout": 0.5}
         for name, records in (("ours", True), ("ours, eagerly", False)):
             model = Lstm(WORDS, Lstm.Config(**sizes))
@@ -345,7 +345,7 @@ def parity(options: argparse.Namespace) -> None:
             WindowSchedule(text, 64, 20, seed=1),
         ),
     ):
-        batches = TextBatches(schedule, Corpus.of(text, WORDS, DEVICE), WORDS + 1, DEVICE)
+        batches = TextBatches(schedule, Corpus.of(text, WORDS, DEVICE), WORDS + 1, MACHINE)
         trained = list[torch.Tensor]()
         for records in (False, True):
             torch.manual_seed(3)

@@ -7,6 +7,7 @@ regard train recurrent-translator --steps 300 --out runs/translator
 cp -r src/regard/lessons/runs/translator-transformer runs/
 regard train classifier --steps 150 --out runs/classifier
 regard train captioner --steps 1300 --out runs/captioner
+regard train reader --encoder transformer --steps 400 --out runs/reader
 regard train backpack --steps 250 --out runs/backpack
 python bench/lab_pictures.py runs
 """
@@ -80,6 +81,10 @@ def doubt(page: Any) -> None:
     page.wait_for_selector(".say .moves", timeout=90_000)
 
 
+def blanks(page: Any) -> None:
+    page.wait_for_selector(".gauges tbody tr", timeout=90_000)
+
+
 def memory(page: Any) -> None:
     page.wait_for_selector(".lines-chart", timeout=120_000)
     page.wait_for_selector(".of-run", state="detached", timeout=120_000)
@@ -127,6 +132,13 @@ VIEWS = {
         labels,
     ),
     "captions": ("#attend?run=captioner&scene=3&text=", 1280, 900, False, captions),
+    "blanks": (
+        "#doubt?run=reader&text=" + quote("The value of the ___ is the name of the class"),
+        1280,
+        900,
+        False,
+        blanks,
+    ),
     "doubt": ("#doubt?run=transformer", 1280, 1240, False, doubt),
     "memory": ("#memory?run=transformer&run=lstm", 1280, 900, False, memory),
     "senses": ("#senses?run=backpack", 1280, 960, False, senses),

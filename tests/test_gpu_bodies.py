@@ -94,8 +94,9 @@ def test_recorded_gradients_equal_eager_ones_to_the_bit(family):
         options = {"context": 13} if family is Transformer else {"layers": 2}
         model = family(11, family.Config(width=8, dropout=0.2, **options)).train()
         schedule = LaneSchedule(text, 7, 3, 1) if family is Lstm else WindowSchedule(text, 13, 3, 1)
-        batches = TextBatches(schedule, Corpus.of(text, model.start, CPU), model.padding, CPU)
-        gradients = EagerGradients(Step(model), Machine(CPU, bf16=False, peak=1.0, threads=1))
+        machine = Machine(CPU, bf16=False, peak=1.0, threads=1)
+        batches = TextBatches(schedule, Corpus.of(text, model.start, CPU), model.padding, machine)
+        gradients = EagerGradients(Step(model), machine)
         if records:
             gradients = RecordedGradients(gradients, model, CPU)
         optimiser, state = torch.optim.AdamW(model.parameters(), 0.01), None

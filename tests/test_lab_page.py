@@ -324,6 +324,96 @@ def test_a_captioner_shows_its_weights_over_the_image_and_hides_regions(visit):
     assert "scene=4" in page.evaluate("location.hash")
 
 
+def test_a_masked_reader_shows_its_blanks_and_their_doubt(visit):
+    page = visit(link("a ___ a c", "read", ("reader",)))
+    page.wait_for_selector(".expected .bars")
+    assert words(page, ".token.after") == ["___"]
+    assert words(page, ".strip .sum") == ["1 blank"]
+    likeliest = words(page, ".expected .bars th")
+    accessible(page)
+    page.click("#tab-attend")
+    page.wait_for_selector(SLIDERS)
+    assert words(page, ".from .chosen") == ["___"]
+    page.locator(".weights input.number").nth(2).fill("0.9")
+    page.keyboard.press("Enter")
+    page.wait_for_selector(".compared .moved")
+    assert set(words(page, ".compared tbody th")) == set(likeliest)
+    page.click("text=Undo")
+    page.wait_for_selector(".expected > .bars")
+    page.click("text=How far can the attention move?")
+    page.wait_for_selector(".gauges tbody tr")
+    assert words(page, ".doubt .bars.two tbody th") == ["a", "a", "c"]
+    accessible(page)
+    page.locator(".say .buttons button").first.click()
+    page.wait_for_selector(".say .moves, .say .note")
+    page.fill("textarea", "a b")
+    page.wait_for_selector(".empty >> text=Write ___")
+
+
+def test_an_image_file_is_added_and_one_of_the_runs_own_is_chosen(visit, lab_runs):  # noqa: F811
+    page = visit(link("", "attend", ("own",)))
+    page.wait_for_selector(".scene[aria-checked=true]")
+    assert page.get_attribute(".scene[aria-checked=true]", "data-scene") == "own-0"
+    assert page.locator(".scene").count() == 13
+    page.wait_for_selector(".regions [role=option]")
+    page.set_input_files("input[type=file]", lab_runs / "images" / "07.png")
+    until(page, "document.querySelector('.scene[aria-checked=true]')?.dataset.scene.startsWith('file-')")
+    page.wait_for_selector(SLIDERS)
+    accessible(page)
+    page.locator(".weights input.number").first.fill("0.8")
+    page.keyboard.press("Enter")
+    page.wait_for_selector(".compared .moved")
+    page.click("text=Copy as command")
+    assert "--image '07.png' " in page.evaluate("navigator.clipboard.readText()")
+    page.set_input_files("input[type=file]", lab_runs / "text.txt")
+    page.wait_for_selector("[role=alert] >> text=is not an image")
+
+
+def test_a_large_image_is_made_smaller_before_it_is_sent(visit, tmp_path):
+    from PIL import Image
+
+    noise = Image.effect_noise((2600, 1300), 80).convert("RGB")
+    noise.save(tmp_path / "large.png")  # above the bytes of a question
+    page = visit(link("", "attend", ("captions",)))
+    page.wait_for_selector(".scene[aria-checked=true]")
+    page.set_input_files("input[type=file]", tmp_path / "large.png")
+    until(page, "document.querySelector('.scene[aria-checked=true]')?.dataset.scene.startsWith('file-')")
+    page.wait_for_selector(".regions [role=option]")
+
+
+def test_a_link_to_a_run_that_is_not_here_says_so(visit):
+    edit = json.dumps([{"do": "zero", "site": "layer7.attention"}])
+    page = visit(link("a b", "read", ("gone",), edit=edit))
+    page.wait_for_selector(".note >> text=gone, which is not among the runs here")
+    page.wait_for_selector(".tokens")
+    assert page.locator(".pill").count() == 0  # its changes are not those of another run
+
+
+@pytest.mark.parametrize("form", ["arcs", "map"])
+def test_gold_links_are_drawn_in_the_file(browser, tmp_path, form):
+    import regard
+
+    run = Path(regard.__file__).parent / "lessons" / "runs" / "translator-transformer"
+    gold, out = "0-0 1-2 2-1 3-3 3-4", tmp_path / "look.html"
+    regard.look(run, "The tall cat sees you", target="El gato alto te ve", gold=gold, out=out)
+    page, errors = browser.new_page(viewport={"width": 1280, "height": 860}), list[str]()
+    page.on("console", lambda message: message.type == "error" and errors.append(message.text))
+    page.goto(f"{out.as_uri()}#attend?form={form}")
+    page.wait_for_selector(".note >> text=Gold links")
+    if form == "arcs":
+        assert page.locator(".lines .gold").count() == 5
+    else:
+        page.wait_for_timeout(500)
+        wanted = page.evaluate("getComputedStyle(document.documentElement).getPropertyValue('--gold').trim()")
+        pixels = "c.getContext('2d').getImageData(0, 0, c.width, c.height).data.buffer"
+        found = page.eval_on_selector(".scroller canvas", f"c => [...new Uint32Array({pixels})]")
+        red, green, blue = (int(wanted[at : at + 2], 16) for at in (1, 3, 5))
+        assert found.count(0xFF << 24 | blue << 16 | green << 8 | red) > 100
+    accessible(page)
+    page.close()
+    assert errors == []
+
+
 def test_a_prediction_is_doubted_and_made_to_say_another_word(visit):
     page = visit(link("a b a c a b"))
     page.locator('.tokens [data-place="5"]').click()
@@ -432,6 +522,8 @@ def test_narrow_and_dark(visit, view):
     }
     page.wait_for_selector(shown[view])
     assert page.evaluate("document.documentElement.scrollWidth") <= 360
+    tab, tabs = page.locator(f"#tab-{view}").bounding_box(), page.locator(".tabs").bounding_box()
+    assert tab["x"] + tab["width"] <= tabs["x"] + tabs["width"] - 27  # the strip fades at its end
     accessible(page)
 
 

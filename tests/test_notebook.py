@@ -18,7 +18,7 @@ import pytest
 
 import regard
 from regard.page.desk import Desk
-from regard.page.notebook import Cell, info_of
+from regard.page.notebook import Cell, info_of, view_of_runs
 
 TEXT = "a b a c a b"
 BUNDLE = Path(regard.__file__).parent / "page" / "bundle"
@@ -107,15 +107,22 @@ def browser() -> Iterator[Any]:
 
 
 def shown_in_a_cell(browser: Any, folder: Path, start: str, width: int = 900) -> tuple[Any, list[str]]:
-    """Show the page of a run as a notebook does. Answers come from workers, and wait for the page here."""
+    """Show the page of a run as a notebook does."""
     from regard.page.measures import Opened
 
-    run, answers, errors = regard.load(folder / "run"), queue.Queue[Any](), list[str]()
+    run = regard.load(folder / "run")
+    desk = Desk(lambda: [info_of(run, "o0", "run")], lambda _: lambda: Opened(run))
+    return cell_of(browser, folder, desk, start, width)
+
+
+def cell_of(browser: Any, folder: Path, desk: Desk, start: str, width: int) -> tuple[Any, list[str]]:
+    """Show a page whose answers come from workers, and wait for the page here."""
+    answers, errors = queue.Queue[Any](), list[str]()
 
     def reply(message: dict[str, Any], buffers: list[bytes]) -> None:
         answers.put([message, *(base64.b64encode(buffer).decode() for buffer in buffers)])
 
-    cell = Cell(Desk(lambda: [info_of(run, "o0", "run")], lambda _: lambda: Opened(run)), reply)
+    cell = Cell(desk, reply)
     page = browser.new_page(viewport={"width": 1280, "height": 900})
     page.on("console", lambda message: message.type == "error" and errors.append(message.text))
     page.on("pageerror", lambda error: errors.append(str(error)))
@@ -156,6 +163,60 @@ def test_a_weight_is_changed_through_the_kernel(browser, folder: Path):
     page.wait_for_selector(".alternatives button")
     page.evaluate("close_page()")
     assert page.evaluate("document.getElementById('output').childElementCount + receivers.size") == 0
+    page.close()
+    assert errors == []
+
+
+@pytest.fixture(scope="module")
+def others(folder: Path) -> dict[str, dict[str, Any]]:
+    """What `regard.look` gets of a classifier, a masked reader, and a captioner."""
+    (folder / "labelled.tsv").write_text("good\ta b c\nbad\tc c b a\nodd\tb\n" * 20)
+    small = {"steps": 3, "width": 18, "batch": 4}
+    labelled = {"labelled": str(folder / "labelled.tsv"), "hold": 0}
+    regard.train("classifier", out=str(folder / "labels"), **labelled, **small)
+    blanks = {
+        "encoder": "transformer",
+        "heads": 3,
+        "context": 31,
+        "hold": 0,
+        "text": str(folder / "text.txt"),
+    }
+    regard.train("reader", out=str(folder / "reader"), **blanks, **small)
+    regard.train("captioner", out=str(folder / "captions"), scenes=100, **small)
+    regard.scenes(folder / "images", count=1, size=32)
+    return {
+        "labels": {"text": "a c b a"},
+        "reader": {"text": "a b ___ a"},
+        "captions": {"text": "a red ring", "image": folder / "images" / "0.png"},
+    }
+
+
+@in_browser
+@pytest.mark.parametrize("name", ["labels", "reader", "captions"])
+def test_other_models_are_edited_in_a_cell(browser, folder: Path, others, name: str, monkeypatch):
+    monkeypatch.setattr("regard.verbs.look.in_notebook", lambda: True)
+    monkeypatch.setattr("regard.verbs.look.has_widgets", lambda: True)
+    monkeypatch.setattr("regard.page.notebook.widget", lambda *given: given)
+    looked = regard.look(folder / name, **others[name])
+    assert looked._is_live()
+    desk, start, still = looked._widget()
+    assert still.startswith("<svg")
+    _, _, still = view_of_runs([folder / name])
+    assert still.startswith("<svg")  # the lab of the run, where scripts do not run
+    page, errors = cell_of(browser, folder, desk, start, 1100)
+    page.wait_for_selector(SLIDERS)
+    likeliest = page.locator(".expected .bars tbody th")
+    shown = [text.strip("␣▸ ") for text in likeliest.all_inner_texts()]
+    site = next(iter(looked.record.weights()))
+    if name == "labels":
+        assert looked.record.labels is not None
+        assert shown == [label for label, _ in looked.record.labels]
+    page.locator(".weights input.number").first.fill("0.9")
+    page.keyboard.press("Enter")
+    page.wait_for_selector(".compared .moved")
+    assert page.locator(".edits li span").first.inner_text().startswith(f"set {site}")
+    if name == "captions":
+        assert page.locator(".scene[aria-checked=true]").get_attribute("aria-label").endswith("0.png")
     page.close()
     assert errors == []
 

@@ -199,7 +199,7 @@ function Held() {
 
 function Composer() {
   const store = useStore();
-  const { text, target, info, words, reading } = store;
+  const { text, target, info, words, reading, missing } = store;
   const pairs = info.value?.reads === "pairs";
   const images = info.value?.reads === "captions";
   const written = images ? "Caption" : "Translation";
@@ -250,6 +250,11 @@ function Composer() {
             <input type="checkbox" checked={words.value} onChange={(event) => (words.value = event.currentTarget.checked)} />
             Join subwords to words
           </label>
+        )}
+        {missing.value.length > 0 && (
+          <p class="note" role="status">
+            The link names {missing.value.join(", ")}, which is not among the runs here.
+          </p>
         )}
       </div>
     </section>

@@ -102,9 +102,10 @@ function Attention({ now, read, of }: { now: Reading; read: Read; of: ReadQuesti
   );
 }
 
-/** The row that is shown first: of the last word, of the first blank, or of the first caption word that names a thing. */
+/** The row that is shown first: of the last word, also of a translation, of the first blank, or of the first caption word that names a thing. */
 function startingRow(read: Read, site: SiteInfo, last: number): number {
   if (read.image) return Math.min(site.first + 2, last);
+  if (read.given && site.row_side === "read") return Math.max(site.first, last - 1); // before the end of a translation
   if (!read.fills) return last;
   return Math.min(last, Math.max(site.first, blanksOf(read)[0] ?? last));
 }

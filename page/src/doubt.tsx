@@ -67,7 +67,11 @@ function Doubting({ now, read, chosen, ended }: Choice) {
           {!read.labels && (
             <Tokens
               label="Words to doubt"
-              tokens={read.tokens.slice(first, ended ? -1 : undefined).map((word, number) => ({ text: word, nats: read.surprisal[number + first]! }))}
+              tokens={read.tokens.slice(first, ended ? -1 : undefined).map((word, number) => ({
+                text: word,
+                nats: read.surprisal[number + first]!,
+                empty: read.fills && blanksOf(read).includes(number),
+              }))}
               joined={read.kind !== "word" && read.spans === null}
               first={first}
               selected={chosen}

@@ -13,8 +13,9 @@ import { Scale, Tokens } from "./tokens";
 export function ReadView() {
   const { chosen, place, hovered, readings, active, info } = useStore();
   const main = active.value === null ? null : readings.value[active.value];
-  const shown = hovered.value ?? place.value ?? main?.read?.tokens.length ?? 1;
   const read = main?.read;
+  const end = read ? read.tokens.length - (read.given === null ? 0 : 1) : 1; // nothing is predicted after the end of a caption
+  const shown = hovered.value ?? place.value ?? end;
   const several = chosen.value.length > 1;
   return (
     <div class="columns">
@@ -70,7 +71,11 @@ function Strip({ run }: { run: string }) {
       {reading?.read ? (
         <Tokens
           label={`The text as ${info?.name} reads it`}
-          tokens={reading.read.tokens.slice(first).map((word, at) => ({ text: word, nats: reading.read!.surprisal[at + first]! }))}
+          tokens={reading.read.tokens.slice(first).map((word, at) => ({
+            text: word,
+            nats: reading.read!.surprisal[at + first]!,
+            empty: reading.read!.fills && (reading.read!.likeliest[at]?.length ?? 0) > 0,
+          }))}
           joined={reading.read.kind !== "word" && reading.read.spans === null}
           first={first}
           selected={mine ? place.value : null}

@@ -33,6 +33,7 @@ export function makeStore(channel: Channel) {
   const start = host.asks ? linked : { ...linked, runs: held.runs, text: held.text, target: held.target, words: held.words, edits: held.edits };
   const view = signal<View>(host.views.includes(start.view) ? start.view : host.views[0]!);
   const runs = signal<RunInfo[] | null>(null);
+  const missing = signal<string[]>([]); // the names of runs in the link that are not in the list
   const training = signal(false);
   const chosen = signal<string[]>([]); // ids; the first is the active model
   const text = signal(start.text ?? SAMPLE);
@@ -124,7 +125,9 @@ export function makeStore(channel: Channel) {
         const known = FIRST.flatMap((family) => answer.runs.filter((run) => run.family === family));
         const first = known[0] ?? answer.runs[0];
         chosen.value = kept.length ? kept : named.length ? named.slice(0, MOST_MODELS) : first ? [first.id] : [];
-        if (start.edits.length && chosen.value[0] && !histories.value[chosen.value[0]])
+        missing.value = start.runs.filter((name) => !answer.runs.some((run) => run.name === name));
+        const meant = !start.runs.length || start.runs[0] === answer.runs.find((run) => run.id === chosen.value[0])?.name;
+        if (meant && start.edits.length && chosen.value[0] && !histories.value[chosen.value[0]])
           histories.value = { [chosen.value[0]]: change(EMPTY, start.edits) };
         const reads = answer.runs.find((run) => run.id === chosen.value[0])?.reads;
         if (start.text === null && (reads === "pairs" || reads === "labels" || reads === "blanks")) text.value = SAMPLES[reads];
@@ -184,7 +187,7 @@ export function makeStore(channel: Channel) {
   }
 
   return {
-    channel, host, address, view, runs, training, chosen, text, target, scene, offered, shown, words, lesson, settings, site, head, rows, form, place, hovered, readings,
+    channel, host, address, view, runs, missing, training, chosen, text, target, scene, offered, shown, words, lesson, settings, site, head, rows, form, place, hovered, readings,
     connection, theme, active, info, history, edits, reading, question, loadRuns, failed,
     retry: (run: string) => ask(run),
     close: () => effects.forEach((stop) => stop()),

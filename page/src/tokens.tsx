@@ -5,7 +5,7 @@ import { bare, visible } from "./format";
 export interface TokenLook {
   text: string;
   nats: number | null;
-  title?: string;
+  empty?: boolean; // a blank to fill in
 }
 
 interface Props {
@@ -81,7 +81,7 @@ export function Tokens({ label, tokens, joined = false, first = 0, selected, pic
           joined ? bare(token.text) : visible(token.text),
           surprisalLevel(token.nats),
           `${visible(token.text)}${token.nats === null ? "" : `, ${(token.nats / Math.LN2).toFixed(1)} bits`}`,
-          continues ? " continues" : "",
+          `${continues ? " continues" : ""}${token.empty ? " after" : ""}`,
         );
         return breaks ? [look, <br key={`b${at}`} />] : look;
       })}

@@ -11,6 +11,7 @@ from regard.errors import Notice, UserError
 from regard.machine.signals import stop_on_signals
 from regard.machine.streams import discard, flush_or_discard, open_streams, tell
 from regard.machine.threads import limit_spinning
+from regard.machine.torchrun import is_silent, several_ranks, silence
 from regard.verbs.help import flags
 
 VERBS = {
@@ -54,6 +55,7 @@ Train, compare and open up language models.
 
 regard VERB --help lists the options of a verb. With --debug, a mistake is shown with Python's traceback."""
 DEBUG = "--debug"
+ON_RANKS = ("train",)  # the verbs that several processes of torchrun run together
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -62,6 +64,8 @@ def main(arguments: list[str] | None = None) -> int:
     open_streams()
     typed = sys.argv[1:] if arguments is None else arguments
     debug = DEBUG in typed
+    if is_silent() and not debug:
+        silence()
     try:
         with stop_on_signals():
             return _run_whole([argument for argument in typed if argument != DEBUG])
@@ -102,7 +106,21 @@ def _run(arguments: list[str]) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("always", Notice)
         warnings.showwarning = _show_warning
-        import_module(_module(verb)).main(rest)
+        if several_ranks():
+            _run_on_ranks(verb, rest)
+        else:
+            import_module(_module(verb)).main(rest)
+
+
+def _run_on_ranks(verb: str, rest: list[str]) -> None:
+    """Run a verb as one of the processes of torchrun."""
+    module = _module(verb)
+    if verb not in ON_RANKS:
+        raise UserError(f"regard {verb} is one process: start it without torchrun")
+    from regard.machine.joining import joined
+
+    with joined(describe):
+        import_module(module).main(rest)
 
 
 def _show_warning(message: Warning | str, category: type[Warning], *_: object, **__: object) -> None:

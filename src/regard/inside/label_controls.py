@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from regard.errors import UserError
 from regard.inside.attention_rows import weight_sites
 from regard.inside.controls import Controls, Reader, WithoutContext, mixing
+from regard.machine.device import Machine
 from regard.models.classifier import Labeller
 from regard.parts.look import Look
 from regard.runs.labelled import own_labelled, require_labeller
@@ -59,11 +60,11 @@ class LabelledRows(Task[Labeller]):
     def __init__(self, controls: "LabelControls", objective: nn.Module):
         self._controls, self._objective = controls, objective
 
-    def batches(self, model: Labeller, options: TrainingOptions, seed: int, device: torch.device) -> Batches:
+    def batches(self, model: Labeller, options: TrainingOptions, seed: int, machine: Machine) -> Batches:
         texts, labels_P = self._controls.rows, self._controls.labels_P
         unknown = self._controls.run.tokenizer.unknown
         dropped = LabelOptions().word_dropout
-        return LabelBatches(texts, labels_P, model.padding, options.batch, seed, device, unknown, dropped)
+        return LabelBatches(texts, labels_P, model.padding, options.batch, seed, machine, unknown, dropped)
 
     def objective(self, model: Labeller, options: TrainingOptions) -> nn.Module:
         return self._objective

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from regard.errors import UserError
 from regard.inside.attention_rows import weight_sites
 from regard.inside.controls import Controls, Reader, WithoutContext, mixing
+from regard.machine.device import Machine
 from regard.models.contract import LanguageModel, State
 from regard.parts.look import Look
 from regard.runs.run import Run, TextRecord
@@ -67,11 +68,11 @@ class Windows(Task[LanguageModel]):
     def __init__(self, corpus: Any, length: int, objective: nn.Module):
         self._text, self._length, self._objective = corpus, length, objective
 
-    def batches(
-        self, model: LanguageModel, options: TrainingOptions, seed: int, device: torch.device
-    ) -> Batches:
+    def batches(self, model: LanguageModel, options: TrainingOptions, seed: int, machine: Machine) -> Batches:
         schedule = WindowSchedule(self._text, self._length, ROWS, seed)
-        return TextBatches(schedule, Corpus.of(self._text, model.start, device), model.padding, device)
+        return TextBatches(
+            schedule, Corpus.of(self._text, model.start, machine.device), model.padding, machine
+        )
 
     def objective(self, model: LanguageModel, options: TrainingOptions) -> nn.Module:
         return self._objective

@@ -13,6 +13,7 @@ from typing import Literal, get_args
 import torch
 
 from regard.errors import UserError
+from regard.machine.ranks import ALONE, Ranks, current_ranks
 
 Precision = Literal["auto", "fp32", "bf16"]
 PROBES, PROBED = 5, 8  # turns, and products of a turn, that choose the number of threads
@@ -23,8 +24,9 @@ WORTH_THREADS = 1.3  # all threads must be faster than one by this factor
 class Machine:
     device: torch.device
     bf16: bool  # linear layers run in bf16; attention on a CPU stays in fp32
-    peak: float  # floating-point operations a second of a large matrix product in that precision
-    threads: int  # that train on a CPU
+    peak: float  # floating-point operations a second of large matrix products in that precision, on all ranks
+    threads: int  # of a rank that trains on a CPU
+    ranks: Ranks = ALONE
 
     @contextmanager
     def using_threads(self) -> Iterator[None]:
@@ -67,15 +69,16 @@ def to_device(tensor: torch.Tensor, device: torch.device) -> torch.Tensor:
 def choose_machine(precision: Precision, threads: int | None = None) -> Machine:
     """Choose the GPU if there is one.
 
-    With `auto`, choose bf16 if a measured matrix product is faster in bf16.
+    With `auto`, choose bf16 if a measured matrix product is faster in bf16. What rank 0 chooses holds for all
+    ranks.
     """
-    threads = threads or fastest_threads()
-    device = best_device()
+    ranks, device = current_ranks(), best_device()
+    threads = ranks.first(threads or fastest_threads())
     if device.type == "cuda" and precision != "fp32":
         torch.set_float32_matmul_precision("high")  # products that stay in fp32 may run in TF32
     fp32_rate, bf16_rate = _product_rate(device, torch.float32), _product_rate(device, torch.bfloat16)
-    bf16 = bf16_rate > 1.2 * fp32_rate if precision == "auto" else precision == "bf16"
-    return Machine(device, bf16, bf16_rate if bf16 else fp32_rate, threads)
+    bf16 = ranks.first(bf16_rate > 1.2 * fp32_rate if precision == "auto" else precision == "bf16")
+    return Machine(device, bf16, ranks.count * (bf16_rate if bf16 else fp32_rate), threads, ranks)
 
 
 @cache

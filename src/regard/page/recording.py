@@ -15,6 +15,7 @@ import math
 import zlib
 from dataclasses import dataclass, replace
 from importlib.resources import files
+from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
 
@@ -46,6 +47,7 @@ class Source:
     target: str | None = None
     words: bool = False
     edits: tuple[dict[str, Any], ...] = ()
+    image: Path | None = None  # that a captioner looked at
 
     @property
     def title(self) -> str:

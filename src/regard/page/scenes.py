@@ -10,6 +10,7 @@ import hashlib
 from collections import OrderedDict
 from dataclasses import dataclass
 from functools import cache
+from pathlib import Path
 from typing import final
 
 import numpy as np
@@ -66,6 +67,15 @@ class Gallery:
         if number not in self._added:
             image = read_image(data, name, MOST_PIXELS)
             self._added[number] = Choice(_scene(number, image, name, name), image=image)
+        return self._kept(number)
+
+    def add_file(self, path: Path) -> protocol.Scene:
+        """Keep the image of a file on this machine."""
+        number, image = f"file-{hashlib.sha256(str(path).encode()).hexdigest()[:16]}", open_image(path)
+        self._added[number] = Choice(_scene(number, image, path.name, str(path)), image=image)
+        return self._kept(number)
+
+    def _kept(self, number: str) -> protocol.Scene:
         self._added.move_to_end(number)
         while len(self._added) > ADDED:
             self._added.popitem(last=False)

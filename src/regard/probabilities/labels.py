@@ -121,5 +121,5 @@ def calibration_error(log_probs_PL: Tensor, labels_P: Tensor) -> float:
     best = log_probs_PL.exp().max(1)
     gap_P = best.values - (best.indices == labels_P).float()
     bin_P = (best.values * BINS).long().clamp(max=BINS - 1)
-    sums = torch.zeros(BINS).index_add(0, bin_P, gap_P)
+    sums = torch.zeros(BINS, dtype=gap_P.dtype).index_add(0, bin_P, gap_P)
     return float(sums.abs().sum()) / len(labels_P)

@@ -4,6 +4,9 @@ A resumed training is equal, to the bit, to a training that was not stopped. A c
 weights, the best weights so far, the state of the optimisers, the carried state of the model, the state of
 the random number generators, and the progress. A checkpoint is written under a temporary name and then
 renamed, so that a kill at any moment leaves the last complete checkpoint.
+
+Rank 0 writes it. The names of the carried state and the random numbers of rank r > 0 begin with `rankR.`. As
+many ranks as before take their own; another number of ranks divides the rows of the state anew.
 """
 
 import hashlib
@@ -23,6 +26,7 @@ from torch import Tensor
 from regard.boundary import parse_json
 from regard.errors import UserError, notify
 from regard.machine.disk import BEGUN, file_hash, flush, remove_files, write_tensors
+from regard.machine.ranks import Ranks
 from regard.models.contract import LanguageModel, State
 from regard.models.model import Model, as_kind
 from regard.training.task import Progress
@@ -39,19 +43,30 @@ class Checkpoints:
     """Saves and restores a training."""
 
     def __init__(
-        self, out: Path, model: Model, optimisers: list[torch.optim.Optimizer], weights: BestWeights
+        self,
+        out: Path,
+        model: Model,
+        optimisers: list[torch.optim.Optimizer],
+        weights: BestWeights,
+        ranks: Ranks,
     ):
         self._out, self._model, self._optimisers, self._weights = out, model, optimisers, weights
+        self._ranks = ranks
 
     def save(self, progress: Progress, state: State | None) -> None:
         """Write a checkpoint."""
+        own = {"random.cpu": torch.get_rng_state()}
+        if self._model.device.type == "cuda":
+            own["random.cuda"] = torch.cuda.get_rng_state()
+        if state is not None:
+            own |= {f"state.{number}": tensor for number, tensor in enumerate(state.tensors())}
+        every = self._ranks.gather(own)
+        if not self._ranks.speaks:
+            return
         tensors = {f"model.{name}": tensor for name, tensor in self._model.state_dict().items()}
         tensors |= self._weights.tensors() | optimiser_tensors(self._optimisers)
-        tensors["random.cpu"] = torch.get_rng_state()
-        if self._model.device.type == "cuda":
-            tensors["random.cuda"] = torch.cuda.get_rng_state()
-        if state is not None:
-            tensors |= {f"state.{number}": tensor for number, tensor in enumerate(state.tensors())}
+        for rank, theirs in enumerate(every):
+            tensors |= {_of_rank(rank) + name: tensor for name, tensor in theirs.items()}
         save_checkpoint(self._out, progress.step, tensors, asdict(progress))
 
     def restore(self) -> tuple[Progress, State | None]:
@@ -59,7 +74,8 @@ class Checkpoints:
 
         Without a checkpoint, the progress is that of step 0, and the state is None.
         """
-        checkpoint = load_checkpoint(self._out)
+        with self._ranks.first_alone():  # it sets damaged checkpoints aside
+            checkpoint = load_checkpoint(self._out)
         if checkpoint is None:
             return Progress(), None
         tensors, progress = checkpoint
@@ -78,15 +94,42 @@ class Checkpoints:
         self._model.load_state_dict(with_prefix("model.", tensors, device))
         self._weights.restore(tensors, device)
         restore_optimisers(self._optimisers, tensors)
-        carried = with_prefix("state.", tensors, device)
-        state = None
-        if carried:
-            template = as_kind(self._model, LanguageModel).begin(len(carried["0"]))
-            state = template.with_tensors(carried[str(number)] for number in range(len(carried)))
-        torch.set_rng_state(tensors["random.cpu"])
-        if "random.cuda" in tensors:
-            torch.cuda.set_rng_state(tensors["random.cuda"])
-        return state
+        saved = 0  # the number of ranks that have written it
+        while _of_rank(saved) + "random.cpu" in tensors:
+            saved += 1
+        own = _of_rank(self._ranks.index)
+        if self._ranks.index < saved:
+            torch.set_rng_state(tensors[own + "random.cpu"])
+            if own + "random.cuda" in tensors:
+                torch.cuda.set_rng_state(tensors[own + "random.cuda"])
+        if saved == self._ranks.count:
+            return self._state(own, tensors)
+        states = [self._state(_of_rank(rank), tensors) for rank in range(saved)]
+        parts = [state for state in states if state is not None]
+        return _divided(parts, self._ranks) if parts else None
+
+    def _state(self, rank: str, tensors: dict[str, Tensor]) -> State | None:
+        """Return the carried state of a rank."""
+        carried = with_prefix(f"{rank}state.", tensors, self._model.device)
+        if not carried:
+            return None
+        template = as_kind(self._model, LanguageModel).begin(len(carried["0"]))
+        return template.with_tensors(carried[str(number)] for number in range(len(carried)))
+
+
+def _of_rank(rank: int) -> str:
+    """The beginning of the names of a rank's own tensors. Those of rank 0 are those of a single process."""
+    return f"rank{rank}." if rank else ""
+
+
+def _divided(states: list[State], ranks: Ranks) -> State:
+    """Return the rows of this rank, from the states of another number of ranks."""
+    rows = [len(state.position_B) for state in states]
+    before = [sum(rows[:rank]) for rank in range(len(rows))]
+    # Row i of the batch is row i // N of rank i modulo N (`Ranks.own`).
+    place_B = torch.tensor([before[row % len(rows)] + row // len(rows) for row in range(sum(rows))])
+    joined = State.join(states)
+    return joined.pick(ranks.own(place_B).to(joined.position_B.device))
 
 
 def save_checkpoint(out: Path, step: int, tensors: dict[str, Tensor], progress: dict[str, Any]) -> None:

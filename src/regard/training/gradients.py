@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from regard.machine.device import Machine
 from regard.machine.graphs import Recorded
+from regard.machine.ranks import Ranks
 from regard.models.contract import State
 from regard.models.model import Model
 from regard.training.task import Batch
@@ -34,7 +35,8 @@ def make_gradients(objective: nn.Module, model: Model, machine: Machine) -> Grad
     """Recorded gradients on a GPU, for models whose training step asks the host nothing (`repeats`)."""
     eager = EagerGradients(objective, machine)
     recorded = machine.device.type == "cuda" and model.repeats
-    return RecordedGradients(eager, model, machine.device) if recorded else eager
+    own = RecordedGradients(eager, model, machine.device) if recorded else eager
+    return own if machine.ranks.count == 1 else SummedGradients(own, model, machine.ranks)
 
 
 @final
@@ -47,19 +49,50 @@ class EagerGradients(Gradients):
         total = torch.zeros((), device=self._machine.device)
         for batch in batches:
             state = _begun_anew(state, batch)
-            summed, state = self.backward(batch.inputs, state, weight, batch.mean)
+            summed, state = self.backward(batch.inputs, state, weight, batch.mean, batch.counts)
             total += summed.detach()
         return total, state
 
     def backward(
-        self, inputs: dict[str, Tensor], state: State | None, weight: Tensor | float, mean: bool = True
+        self,
+        inputs: dict[str, Tensor],
+        state: State | None,
+        weight: Tensor | float,
+        mean: bool = True,
+        counts: bool = True,
     ) -> tuple[Tensor, State | None]:
-        """Add the gradients of one batch."""
+        """Add the gradients of one batch; those of rows that do not count are zero."""
         device = self._machine.device.type
         with torch.autocast(device, torch.bfloat16, enabled=self._machine.bf16):
             summed, state = self._objective(**inputs, state=state)
+        summed = summed if counts else summed * 0
         loss = summed / weight
         (loss if mean else summed).backward()
+        return loss, state
+
+
+@final
+class SummedGradients(Gradients):
+    """The sums of the gradients of all ranks. A parameter has one if it has one on any rank."""
+
+    def __init__(self, own: Gradients, model: Model, ranks: Ranks):
+        self._own, self._ranks = own, ranks
+        self._parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
+
+    def of(self, batches: Sequence[Batch], state: State | None) -> tuple[Tensor, State | None]:
+        loss, state = self._own.of(batches, state)
+        anywhere = self._ranks.most([float(parameter.grad is not None) for parameter in self._parameters])
+        dense = [loss]
+        for parameter, has in zip(self._parameters, anywhere, strict=True):
+            if not has:
+                continue
+            if parameter.grad is None:
+                parameter.grad = torch.zeros_like(parameter)
+            if parameter.grad.is_sparse:
+                parameter.grad = self._ranks.joined_rows(parameter.grad)
+            else:
+                dense.append(parameter.grad)
+        self._ranks.sum(dense)
         return loss, state
 
 
@@ -77,6 +110,8 @@ class RecordedGradients(Gradients):
         if len(batches) > 1:
             return self._eager.of(batches, state)
         (batch,) = batches
+        if not batch.counts:
+            return self._eager.of(batches, state)
         state = _begun_anew(state, batch)
         key = _shapes(batch, state)
         self._seen[key] = self._seen.get(key, 0) + 1

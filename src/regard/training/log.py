@@ -45,11 +45,12 @@ class Losses:
 class Log:
     """The files of the log. Lines that were written after the restored checkpoint are removed."""
 
-    def __init__(self, out: Path, progress: Progress, tensorboard: bool):
-        self._out = out
-        for name in (METRICS, TIMING, SAMPLES):
+    def __init__(self, out: Path, progress: Progress, tensorboard: bool, writes: bool):
+        """`writes` is False on all ranks but one."""
+        self._out, self._writes = out, writes
+        for name in (METRICS, TIMING, SAMPLES) if writes else ():
             _cut(out / name, b"" if name != SAMPLES else HEAD.encode(), progress.metrics)
-        self._board = Board(out / "tensorboard", progress.step) if tensorboard else None
+        self._board = Board(out / "tensorboard", progress.step) if tensorboard and writes else None
 
     def write(
         self,
@@ -80,6 +81,8 @@ class Log:
         progress.summed_loss, progress.summed_steps = 0.0, 0
 
     def _append(self, name: str, text: str) -> None:
+        if not self._writes:
+            return
         with (self._out / name).open("a", encoding="utf-8") as file:
             file.write(text + "\n")
             file.flush()

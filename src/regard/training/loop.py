@@ -10,13 +10,14 @@ from torch import nn
 from regard.errors import Interrupted, MachineError
 from regard.machine.device import Machine
 from regard.machine.memory import keep_freed_memory
+from regard.machine.ranks import Ranks
 from regard.machine.signals import delayed_stop
 from regard.models.model import M, Model
 from regard.training.checkpoint import Checkpoints
 from regard.training.film import Film
 from regard.training.gradients import make_gradients
 from regard.training.log import Log, Losses
-from regard.training.optimisers import make_optimisers, rate, set_rate
+from regard.training.optimisers import current_rate, make_optimisers, rate, set_rate
 from regard.training.options import TrainingOptions
 from regard.training.task import Batch, Batches, Listener, Progress, Report, Task
 from regard.training.weights import BestWeights
@@ -32,17 +33,18 @@ def descend(
     listener: Listener,
 ) -> Progress:
     """Train a model, from the checkpoint in `out` if there is one. At the end, it holds its best weights."""
-    model.to(machine.device)
-    batches = task.batches(model, options, seed, machine.device)
+    ranks = begin_alike(model, machine, seed)
+    batches = task.batches(model, options, seed, machine)
     optimisers = make_optimisers(model, options)
     objective = compiled(task.objective(model, options), model, options, machine)
     gradients = make_gradients(objective, model, machine)
     weights = BestWeights(model, options.average, task.keeps)
-    checkpoints = Checkpoints(out, model, optimisers, weights)
+    checkpoints = Checkpoints(out, model, optimisers, weights, ranks)
     progress, state = checkpoints.restore()
-    log, losses, budget = Log(out, progress, options.tensorboard), Losses(), Budget(options, batches)
+    log = Log(out, progress, options.tensorboard, ranks.speaks)
+    losses, budget = Losses(), Budget(options, batches)
     watch = Watch(model, machine, listener, progress)
-    film = Film(out, model, progress, options.film)
+    film = Film(out, model, progress, options.film and ranks.speaks)
 
     def validate() -> None:
         losses.settle(progress)
@@ -51,10 +53,8 @@ def descend(
         train_loss = progress.summed_loss / progress.summed_steps
         valid_loss = task.validate(model)
         loss = check_finite(train_loss if valid_loss is None else valid_loss, progress.step)
-        judged = task.judge(model, loss)
-        log.write(
-            progress, train_loss, valid_loss, judged, optimisers[0].param_groups[0]["lr"], task.sample(model)
-        )
+        judged = ranks.first(task.judge(model, loss))
+        log.write(progress, train_loss, valid_loss, judged, current_rate(optimisers), task.sample(model))
         weights.judge(progress, judged)
         film.add()
         model.train()
@@ -69,19 +69,28 @@ def descend(
             progress.step += 1
             losses.add(loss)
             watch.tick(losses, budget)
+            stops = watch.agree(stop.requested)
             if due := progress.step % options.evaluate_every == 0:
                 validate()
-            if due or stop.requested:
+            if due or stops:
                 losses.settle(progress)
                 checkpoints.save(progress, state)
                 watch.restart()
-            if stop.requested:
+            if stops:
                 raise Interrupted(f"stopped at step {progress.step}, which is saved")
         if losses.waiting or progress.summed_steps:
             validate()
             checkpoints.save(progress, state)
     weights.load_best(lambda: task.judge(model.eval(), task.validate(model) or math.inf), progress)
     return progress
+
+
+def begin_alike(model: Model, machine: Machine, seed: int) -> Ranks:
+    """Give all ranks the parameters of rank 0, and each rank random numbers of its own."""
+    model.to(machine.device)
+    machine.ranks.copy_first(model.state_dict().values())
+    machine.ranks.seed(seed)
+    return machine.ranks
 
 
 def update(model: Model, optimisers: list[torch.optim.Optimizer], clip: float | None) -> None:
@@ -154,6 +163,8 @@ class Watch:
         self._peak_seconds = 6 * sum(inner) / machine.peak
         self._listener, self._progress = listener, progress
         self._began, self._shown, self._loss = time.perf_counter() - progress.seconds, 0.0, math.nan
+        self._ranks = machine.ranks
+        self._pause = 0.5 if self._ranks.speaks else math.inf  # seconds between reports
         self.restart()
 
     def restart(self) -> None:
@@ -163,9 +174,15 @@ class Watch:
     def tick(self, losses: Losses, budget: Budget) -> None:
         now = time.perf_counter()
         self._progress.seconds = now - self._began
-        if now - self._shown > 0.5:
+        if now - self._shown > self._pause:
             self._loss, self._shown = losses.settle(self._progress), now
             self.report("training", budget)
+
+    def agree(self, stop: bool) -> bool:
+        """Return whether any rank asks to stop. All ranks take the clock of rank 0: one learning rate."""
+        clock = self._progress.seconds if self._ranks.speaks else 0.0
+        self._progress.seconds, stops = self._ranks.most([clock, float(stop)])
+        return bool(stops)
 
     def report(self, doing: str, budget: Budget) -> None:
         progress = self._progress

@@ -48,6 +48,11 @@ def make_optimisers(model: nn.Module, options: TrainingOptions) -> list[torch.op
     return optimisers
 
 
+def current_rate(optimisers: list[torch.optim.Optimizer]) -> float:
+    """Return the learning rate that was set last."""
+    return optimisers[0].param_groups[0]["lr"]
+
+
 def set_rate(optimisers: list[torch.optim.Optimizer], learning_rate: float) -> None:
     """Set the learning rate of every group of parameters."""
     for optimiser in optimisers:

@@ -10,10 +10,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Generic, Literal, TypeVar
 
-import torch
 from annotated_types import Ge
 from torch import Tensor, nn
 
+from regard.machine.device import Machine
 from regard.models.contract import LanguageModel, State
 from regard.models.model import Model
 from regard.models.rows import RowModel
@@ -26,20 +26,21 @@ M = TypeVar("M", bound=Model)
 
 @dataclass(frozen=True)
 class Batch:
-    """The inputs of a step."""
+    """The inputs of a step: the rows that this rank reads (`Ranks.own`), and the sizes of the whole batch."""
 
     inputs: dict[str, Tensor]  # the arguments of the objective, except the state
-    weight: float  # the number of real targets, by which the summed loss is divided
-    tokens: int  # the number of tokens that are read, for the measurement of speed
+    weight: float  # the number of real targets of all ranks, by which the summed loss is divided
+    tokens: int  # the number of tokens that all ranks read, for the measurement of speed
     mean: bool = True  # False: the step follows the gradient of the sum of the losses, not of their mean
     fresh_B: Tensor | None = None  # True for rows whose carried state is reset before the batch
+    counts: bool = True  # False: the rows are those of another rank, and this rank has none
 
 
 class Batches(ABC):
     """All batches of a training.
 
     A batch is a function of seed, epoch and step. A resumed training therefore reads the same batches as a
-    training that was not stopped.
+    training that was not stopped, and any number of ranks reads the same batches together.
     """
 
     @abstractmethod
@@ -57,8 +58,8 @@ class Task(ABC, Generic[M]):
     keeps: ClassVar[Literal["best", "last"]] = "best"  # the validation whose weights the finished model has
 
     @abstractmethod
-    def batches(self, model: M, options: TrainingOptions, seed: int, device: torch.device) -> Batches:
-        """Return the batches of a training."""
+    def batches(self, model: M, options: TrainingOptions, seed: int, machine: Machine) -> Batches:
+        """Return the batches of a training, of which this rank of the machine reads its own rows."""
 
     @abstractmethod
     def objective(self, model: M, options: TrainingOptions) -> nn.Module:

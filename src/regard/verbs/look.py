@@ -22,6 +22,7 @@ from regard.page.notebook import has_widgets, in_notebook, view_of_text
 from regard.page.recording import Source, file_of, frame
 from regard.probabilities.links import check_links, parse_line
 from regard.ranges import Rows
+from regard.runs.captioned import given_images
 from regard.runs.formats import as_run
 from regard.runs.labelled import require_labeller
 from regard.runs.run import Run
@@ -64,20 +65,21 @@ class Looked(Table):
 
     def _is_live(self) -> bool:
         run = self.source.run
-        reads = run is not None and run.model.label_count is None and run.model.reads in ("text", "pairs")
-        return reads and in_notebook() and has_widgets()
+        return run is not None and not _is_of_features(run) and in_notebook() and has_widgets()
 
     def _widget(self) -> Any:
         assert self.source.run is not None
         site = next(iter(self.record.weights()), None)
         items = {"text": self.source.text, **({} if site is None else {"site": site})}
-        if self.source.target is not None:
-            items["target"] = self.source.target
+        target = self.source.target if self.source.image is None else self.source.text
+        if target:
+            items["target"] = target
         if self.source.words:
             items["words"] = "1"
         if self.source.edits:
             items["edit"] = json.dumps(self.source.edits)
-        return view_of_text(self.source.run, items, picture(self.record, title=self.title))
+        still = picture(self.record, title=self.title)
+        return view_of_text(self.source.run, items, still, self.source.image)
 
     def _repr_html_(self) -> str | None:
         """In a notebook without anywidget: the page that opens offline, in a frame."""
@@ -145,7 +147,8 @@ def look(
     given = () if edits is None else tuple(edits_to_json(edits, None)["edits"])
     name = run if isinstance(run, str | Path) else opened.folder or "a run"
     said = target if isinstance(target, str) else None
-    source = Source(str(name), opened, changed if given else None, reading, text, said, words, given)
+    seen = None if image is None else Path(image)
+    source = Source(str(name), opened, changed if given else None, reading, text, said, words, given, seen)
     in_words = None if edits is None else edits_in_words(edits)
     title = f"{opened.model.family} · {name}" + ("" if in_words is None else f" · edited: {in_words}")
     looked = Looked(record, before, in_words, source, title)
@@ -154,6 +157,11 @@ def look(
     if out is not None:
         write_record(record, Path(out), title, form, before, source)
     return looked
+
+
+def _is_of_features(run: Run) -> bool:
+    """Return whether the run reads given features of images, which a page cannot show."""
+    return run.model.reads == "captions" and given_images(run).grid is None
 
 
 def _refuse_of_sentences(target: Target, gold: str | None, words: bool) -> None:

@@ -16,7 +16,10 @@ from regard.errors import Interrupted, UserError
 from regard.inside.attention_rows import weight_sites
 from regard.inside.starting_vectors import begin_with_vectors
 from regard.machine.device import Machine, choose_machine
-from regard.machine.disk import absolute, lock_folder, relocated, remove_begun, write_json
+from regard.machine.disk import absolute, relocated, remove_begun, write_json
+from regard.machine.joining import joined
+from regard.machine.ranks import Ranks, current_ranks
+from regard.machine.shared_folder import check_shared, lock_shared
 from regard.machine.spill import spill_into
 from regard.models import family_class, family_name
 from regard.models.model import Model
@@ -87,9 +90,17 @@ class Began:
     folder: str | None = None  # the run's folder at the beginning
     threads: int | None = None  # of a CPU; a resumed training equals an undisturbed one with as many
     sha256: str | None = None  # of all the rest; runs before version 0.3 have none
+    ranks: int = 1  # whose batches make a step; the file of a single process does not name them
+
+    def record(self) -> dict[str, Any]:
+        """Return the content of the file."""
+        record = dataclasses.asdict(self)
+        if self.ranks == 1:
+            del record["ranks"]
+        return record
 
     def hash(self) -> str:
-        rest = dataclasses.asdict(dataclasses.replace(self, sha256=None))
+        rest = dataclasses.replace(self, sha256=None).record()
         return hashlib.sha256(json.dumps(rest, sort_keys=True).encode()).hexdigest()
 
 
@@ -118,36 +129,63 @@ def train(
         if family is not None:
             raise UserError(f"a recipe has its own family: leave out {family}")
         chosen = find_recipe(recipe)
-        return _train(
-            chosen.family, options if options.get("resume") else chosen.with_options(data, options), listener
-        )
+        family = chosen.family
+        options = options if options.get("resume") else chosen.with_options(data, options)
     if family is None:
         raise UserError("name a family, or a `recipe`")
-    return _train(family, options, listener)
+    with joined() as ranks:
+        return _train(family_class(family), options, listener if ranks.speaks else ignore_reports)
 
 
-def _train(family: str | type[Model], given: dict[str, Any], listener: Listener) -> Trained:
-    kind = family_class(family)
+def _train(kind: type[Model], given: dict[str, Any], listener: Listener) -> Trained:
+    ranks = current_ranks()
+    if ranks.count > 1 and kind.learns != "descent":
+        raise UserError(f"{kind.family} is not trained by descent: start it without torchrun")
+    _check_same_options(kind, given, ranks)
     if given.get("resume"):
         out = Path(given.get("out") or f"runs/{kind.family}")
         if not out.is_dir():
             raise UserError(_nothing_there(out))
-        with lock_folder(out):
+        with lock_shared(out, ranks):
+            check_shared(out, ranks)
             return _resume(kind, out, given, listener)
     options = read_options(kind, given)
-    if options.data.out:
-        check_free(Path(options.data.out))
-    out = Path(options.data.out) if options.data.out else claim_free(kind.family)
-    with lock_folder(out) as created:
-        check_free(out)
+    out = _output(kind, options, ranks)
+    with lock_shared(out, ranks) as created:
+        if ranks.speaks:
+            check_free(out)
         try:
+            check_shared(out, ranks)
             task = make_task(kind, options)
             return _begin(kind, task, options, given, out, listener)
         except BaseException:
-            if not (out / CONFIG).exists() and not (out / TRAINING).exists():
+            if ranks.speaks and not (out / CONFIG).exists() and not (out / TRAINING).exists():
                 # the folder can be neither opened nor resumed
                 remove_begun(out, WRITTEN, created or not options.data.out)
             raise
+
+
+def _output(kind: type[Model], options: Options, ranks: Ranks) -> Path:
+    """Return the output folder. Rank 0 chooses one without a name."""
+    out = options.data.out or ""
+    if ranks.speaks and out:
+        check_free(Path(out))
+    return Path(ranks.first(str(out or claim_free(kind.family)) if ranks.speaks else ""))
+
+
+def _check_same_options(kind: type[Model], given: Mapping[str, Any], ranks: Ranks) -> None:
+    values = {f"`{name}`": str(_plain(value)) for name, value in given.items()}
+    found = ranks.difference({"the family": family_name(kind), **values})
+    if found is not None:
+        differs = f"{found.name} is {found.theirs} on rank {found.rank}, and {found.ours} on rank 0"
+        raise UserError(f"{differs}: start all ranks with the same command")
+
+
+def _check_same_texts(task: TextTask[Any], ranks: Ranks) -> None:
+    hashes = {record["name"]: record["sha256"] for part in task.texts().values() for record in part}
+    found = ranks.difference({**hashes, "the vocabulary": _tokens_hash(task)})
+    if found is not None:
+        raise UserError(f"{found.name} differs between rank {found.rank} and rank 0: give all the same files")
 
 
 def _nothing_learned(out: Path) -> bool:
@@ -166,6 +204,8 @@ def _begin(
     out: Path,
     listener: Listener,
 ) -> Trained:
+    ranks = current_ranks()
+    _check_same_texts(task, ranks)
     torch.manual_seed(options.data.seed)
     model = task.make(kind, options.model)
     if task.vectors is not None:
@@ -183,13 +223,15 @@ def _begin(
         bf16=machine.bf16,
         threads=machine.threads,
         folder=absolute(str(out)),
+        ranks=ranks.shares,
     )
     beginning = dataclasses.replace(beginning, sha256=beginning.hash())
-    write_json(dataclasses.asdict(beginning), out / TRAINING)
+    if ranks.speaks:
+        write_json(beginning.record(), out / TRAINING)
     try:
         return _descend(model, task, options, out, machine, listener)
     except UserError:
-        if _nothing_learned(out):  # the text was refused before the first step
+        if ranks.speaks and _nothing_learned(out):  # the text was refused before the first step
             (out / TRAINING).unlink(missing_ok=True)
         raise
 
@@ -239,12 +281,14 @@ def _resume(kind: type[Model], out: Path, given: dict[str, Any], listener: Liste
     options = read_options(kind, {**beginning, "resume": True, "out": str(out)})
     task = make_task(kind, options)
     _check_texts(out, task, began)
+    _check_same_texts(task, current_ranks())
     torch.manual_seed(options.data.seed)
     model = task.make(kind, options.model)
     if task.vectors is not None and _nothing_learned(out):  # a checkpoint holds what became of them
         task.notes.append(begin_with_vectors(model, task.tokenizer, task.vectors))
     # The precision and the threads are not measured again: others would give another model.
     machine = choose_machine("bf16" if began.bf16 else "fp32", began.threads)
+    machine = dataclasses.replace(machine, ranks=dataclasses.replace(machine.ranks, shares=began.ranks))
     return _descend(model, task, options, out, machine, listener)
 
 
@@ -259,14 +303,17 @@ def _descend(
     model: Model, task: TextTask[Any], options: Options, out: Path, machine: Machine, listener: Listener
 ) -> Trained:
     assert isinstance(options.training, TrainingOptions)
+    ranks, go_on = machine.ranks, f"go on with: regard train {family_name(type(model))} --out {out} --resume"
+    ranks.advise(f"{go_on}, under torchrun")
+    if ranks.shares > 1:
+        task.notes.append(f"a step reads {ranks.shares} batches: the training began on {ranks.shares} ranks")
     try:
         progress = descend(model, task, options.training, options.data.seed, out, machine, listener)
         model.eval()
         loss = task.loss(model)  # on the device of the training
         figures = task.report(model)
     except KeyboardInterrupt as stop:
-        again = f"go on with: regard train {family_name(type(model))} --out {out} --resume"
-        raise Interrupted(f"{str(stop) or 'stopped'}; {again}") from None
+        raise Interrupted(f"{str(stop) or 'stopped'}; {go_on}") from None
     model.to("cpu")
     config = describe(
         model,
@@ -282,8 +329,11 @@ def _descend(
         figures=figures,
         **task.known(),
     )
-    run = write_run(Run(model, task.tokenizer, config, source=task.source_tokenizer), out)
-    remove_checkpoints(out)
+    run = Run(model, task.tokenizer, config, out, task.source_tokenizer)
+    if ranks.speaks:
+        run = write_run(run, out)
+        remove_checkpoints(out)
+    ranks.wait()
     return Trained(run, progress.step, progress.tokens, progress.seconds, loss, figures)
 
 

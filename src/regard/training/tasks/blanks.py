@@ -9,6 +9,7 @@ from typing import Any, final
 import torch
 from torch import nn
 
+from regard.machine.device import Machine
 from regard.models.building import build_model
 from regard.models.reader import Filler
 from regard.probabilities.blanks import fill, hidden_loss
@@ -52,10 +53,11 @@ class Blanks(TextTask[Filler]):
     def encoded(self) -> Encoded:
         return self._encoded
 
-    def batches(self, model: Filler, options: TrainingOptions, seed: int, device: torch.device) -> Batches:
+    def batches(self, model: Filler, options: TrainingOptions, seed: int, machine: Machine) -> Batches:
         assert model.context is not None
-        schedule = WindowSchedule(self._encoded, model.context, options.batch, seed)
-        return BlankBatches(schedule, self._encoded, model, seed, device)
+        rows = machine.ranks.rows(options.batch)
+        schedule = WindowSchedule(self._encoded, model.context, rows, seed)
+        return BlankBatches(schedule, self._encoded, model, seed, machine)
 
     def objective(self, model: Filler, options: TrainingOptions) -> nn.Module:
         return RowStep(model, smoothing=options.label_smoothing)
@@ -100,7 +102,7 @@ class BlankBatches(Batches):
     text: Encoded
     model: Filler
     seed: int
-    device: torch.device
+    machine: Machine
 
     def steps(self, epoch: int) -> int:
         return self.schedule.steps(epoch)
@@ -113,5 +115,10 @@ class BlankBatches(Batches):
         ids_BT = torch.where(real_BT, ids_BT, self.model.padding)
         generator = epoch_generator(self.seed * 1_000_003 + epoch, step)
         tokens_BT, targets_BT = hide(ids_BT, real_BT, self.model.blank, self.model.vocabulary_size, generator)
-        inputs = {"tokens_BT": tokens_BT.to(self.device), "targets_BT": targets_BT.to(self.device)}
-        return Batch(inputs, weight=int((targets_BT >= 0).sum()), tokens=int(real_BT.sum()))
+        ranks, rows = self.machine.ranks, {"tokens_BT": tokens_BT, "targets_BT": targets_BT}
+        return Batch(
+            {name: ranks.own(tensor).to(self.machine.device) for name, tensor in rows.items()},
+            weight=int((targets_BT >= 0).sum()),
+            tokens=int(real_BT.sum()),
+            counts=ranks.reads(len(tokens_BT)),
+        )

@@ -5,9 +5,8 @@ Shape legend: B rows, T positions, P captions.
 
 from typing import Any, final
 
-import torch
-
 from regard.errors import UserError
+from regard.machine.device import Machine
 from regard.models.building import build_model
 from regard.models.contract import LanguageModel
 from regard.probabilities.captioning import caption_texts, play_pointing, quality
@@ -62,11 +61,9 @@ class CaptionedImages(TextTask[LanguageModel]):
     def encoded(self) -> Encoded:
         return self._parts["train"][1].target
 
-    def batches(
-        self, model: LanguageModel, options: TrainingOptions, seed: int, device: torch.device
-    ) -> Batches:
-        schedule = CaptionSchedule(self._parts["train"][1], options.batch, seed)
-        return GivenBatches.of(schedule, model, device)
+    def batches(self, model: LanguageModel, options: TrainingOptions, seed: int, machine: Machine) -> Batches:
+        schedule = CaptionSchedule(self._parts["train"][1], machine.ranks.rows(options.batch), seed)
+        return GivenBatches.of(schedule, model, machine)
 
     def objective(self, model: LanguageModel, options: TrainingOptions) -> Step:
         return Step(model, options.label_smoothing)

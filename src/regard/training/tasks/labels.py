@@ -10,6 +10,7 @@ from typing import Any, final
 import torch
 from torch import Tensor, nn
 
+from regard.machine.device import Machine
 from regard.models.building import build_model
 from regard.models.classifier import Labeller
 from regard.probabilities.labels import label_log_probs, measure_labels
@@ -87,9 +88,10 @@ class Labels(TextTask[Labeller]):
     def encoded(self) -> Encoded:
         return self._rows.text
 
-    def batches(self, model: Labeller, options: TrainingOptions, seed: int, device: torch.device) -> Batches:
+    def batches(self, model: Labeller, options: TrainingOptions, seed: int, machine: Machine) -> Batches:
         unknown = (self.tokenizer.unknown, self._options.word_dropout)
-        return LabelBatches(self._rows, self._labels_P, model.padding, options.batch, seed, device, *unknown)
+        rows = machine.ranks.rows(options.batch)
+        return LabelBatches(self._rows, self._labels_P, model.padding, rows, seed, machine, *unknown)
 
     def objective(self, model: Labeller, options: TrainingOptions) -> nn.Module:
         return RowStep(model, smoothing=options.label_smoothing)
@@ -142,7 +144,7 @@ class LabelBatches(Batches):
     padding: int
     size: int  # the number of rows in a batch
     seed: int
-    device: torch.device
+    machine: Machine
     unknown: int | None  # the token that a dropped word becomes; None: no word is dropped
     word_dropout: float
     _epoch: int = -1
@@ -164,8 +166,10 @@ class LabelBatches(Batches):
             dropped_BT = torch.rand(tokens_BT.shape, generator=generator) < self.word_dropout
             tokens_BT = tokens_BT.masked_fill(dropped_BT & real_BT, self.unknown)
         inputs = {"tokens_BT": tokens_BT, "labels_B": self.labels_P[places_B]}
+        ranks = self.machine.ranks
         return Batch(
-            {name: tensor.to(self.device) for name, tensor in inputs.items()},
+            {name: ranks.own(tensor).to(self.machine.device) for name, tensor in inputs.items()},
             weight=len(places_B),
             tokens=int(real_BT.sum()),
+            counts=ranks.reads(len(places_B)),
         )

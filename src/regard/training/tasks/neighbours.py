@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from regard.errors import UserError
-from regard.machine.device import to_device
+from regard.machine.device import Machine, to_device
 from regard.models.building import build_model
 from regard.models.embedding import Embedding
 from regard.probabilities.neighbours import neighbour_loss
@@ -56,12 +56,13 @@ class Neighbours(TextTask[Embedding]):
     def encoded(self) -> Encoded:
         return self._encoded
 
-    def batches(self, model: Embedding, options: TrainingOptions, seed: int, device: torch.device) -> Batches:
+    def batches(self, model: Embedding, options: TrainingOptions, seed: int, machine: Machine) -> Batches:
+        rows = machine.ranks.rows(options.batch)
         if model.config.kind == "one-hot":
-            return SingleWords(self._words, options.batch * options.segment, seed, device)
+            return SingleWords(self._words, rows * options.segment, seed, machine)
         window, subsample = model.config.window, model.config.subsample
-        sizes = (options.batch, options.segment)
-        return NeighbourBatches(NeighbourSchedule(self._words, window, subsample, *sizes, seed), device)
+        schedule = NeighbourSchedule(self._words, window, subsample, rows, options.segment, seed)
+        return NeighbourBatches(schedule, machine)
 
     def objective(self, model: Embedding, options: TrainingOptions) -> nn.Module:
         return RowStep(model)
@@ -103,29 +104,31 @@ class NeighbourBatches(Batches):
     """Bands of words with their neighbours."""
 
     schedule: NeighbourSchedule
-    device: torch.device
+    machine: Machine
 
     def steps(self, epoch: int) -> int:
         return self.schedule.steps(epoch)
 
     def batch(self, epoch: int, step: int) -> Batch:
-        inputs = self.schedule.batch(epoch, step)
-        if self.device.type != "cpu":
-            inputs = {name: to_device(tensor, self.device) for name, tensor in inputs.items()}
+        whole, ranks, device = self.schedule.batch(epoch, step), self.machine.ranks, self.machine.device
+        # All rows of a batch share its negative samples.
+        own = {name: ranks.own(tensor) for name, tensor in whole.items() if name != "negatives_K"}
+        inputs = {name: to_device(tensor, device) for name, tensor in (whole | own).items()}
         # As in word2vec, each prediction moves the vectors by the learning rate, whatever the batch.
         tokens = self.schedule.read(epoch, step) - self.schedule.read(epoch, step - 1)
-        return Batch(inputs, weight=self.schedule.predicting(epoch, step), tokens=tokens, mean=False)
+        weight, counts = self.schedule.predicting(epoch, step), ranks.reads(len(whole["ids_BC"]))
+        return Batch(inputs, weight=weight, tokens=tokens, mean=False, counts=counts)
 
 
 @final
 class SingleWords(Batches):
     """All words of the vocabulary in random order, once in each epoch."""
 
-    def __init__(self, words: Words, size: int, seed: int, device: torch.device):
+    def __init__(self, words: Words, size: int, seed: int, machine: Machine):
         self._ids = words.known_ids()
         if len(self._ids) < 2:
             raise UserError("the text has fewer than two different words: give more text, or lower `cutoff`")
-        self._size, self._seed, self._device = size, seed, device
+        self._size, self._seed, self._machine = size, seed, machine
 
     def steps(self, epoch: int) -> int:
         return -(-len(self._ids) // self._size)
@@ -133,4 +136,6 @@ class SingleWords(Batches):
     def batch(self, epoch: int, step: int) -> Batch:
         order = np.random.default_rng([self._seed, epoch]).permutation(self._ids)
         words_N: Tensor = torch.from_numpy(order[step * self._size : (step + 1) * self._size])
-        return Batch({"words_N": words_N.to(self._device)}, len(words_N), len(words_N), mean=False)
+        ranks, many = self._machine.ranks, len(words_N)
+        inputs = {"words_N": ranks.own(words_N).to(self._machine.device)}
+        return Batch(inputs, many, many, mean=False, counts=ranks.reads(many))

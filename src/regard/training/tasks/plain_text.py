@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from regard.errors import UserError
-from regard.machine.device import to_device
+from regard.machine.device import Machine, to_device
 from regard.models.building import build_model
 from regard.models.contract import LanguageModel
 from regard.probabilities.decoder import ENDED, Writing, generate
@@ -60,14 +60,14 @@ class PlainText(TextTask[LanguageModel]):
     def encoded(self) -> Encoded:
         return self._encoded
 
-    def batches(
-        self, model: LanguageModel, options: TrainingOptions, seed: int, device: torch.device
-    ) -> Batches:
+    def batches(self, model: LanguageModel, options: TrainingOptions, seed: int, machine: Machine) -> Batches:
+        rows = machine.ranks.rows(options.batch)
         if model.context is None:
-            schedule: Schedule = LaneSchedule(self._encoded, options.segment, options.batch, seed)
+            schedule: Schedule = LaneSchedule(self._encoded, options.segment, rows, seed)
         else:
-            schedule = WindowSchedule(self._encoded, model.context, options.batch, seed)
-        return TextBatches(schedule, Corpus.of(self._encoded, model.start, device), model.padding, device)
+            schedule = WindowSchedule(self._encoded, model.context, rows, seed)
+        corpus = Corpus.of(self._encoded, model.start, machine.device)
+        return TextBatches(schedule, corpus, model.padding, machine)
 
     def objective(self, model: LanguageModel, options: TrainingOptions) -> Step:
         return Step(model, options.label_smoothing)
@@ -108,16 +108,17 @@ class TextBatches(Batches):
     schedule: Schedule
     corpus: Corpus
     padding: int
-    device: torch.device
+    machine: Machine
 
     def steps(self, epoch: int) -> int:
         return self.schedule.steps(epoch)
 
     def batch(self, epoch: int, step: int) -> Batch:
         place_BT, fresh_B = self.schedule.places(epoch, step)
-        inputs = text_rows(self.corpus, place_BT, self.padding, self.device)
-        tokens = int((place_BT >= 0).sum())
-        return Batch(inputs, weight=tokens, tokens=tokens, fresh_B=fresh_B)
+        ranks, tokens = self.machine.ranks, int((place_BT >= 0).sum())
+        inputs = text_rows(self.corpus, ranks.own(place_BT), self.padding, self.machine.device)
+        counts = ranks.reads(len(place_BT))
+        return Batch(inputs, weight=tokens, tokens=tokens, fresh_B=ranks.own(fresh_B), counts=counts)
 
 
 def text_rows(corpus: Corpus, place_BT: Tensor, padding: int, device: torch.device) -> dict[str, Tensor]:

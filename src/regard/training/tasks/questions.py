@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from regard.errors import UserError
-from regard.machine.device import choose_machine
+from regard.machine.device import Machine, choose_machine
 from regard.machine.memory import check_memory
 from regard.models import FAMILIES, family_class
 from regard.models.building import build_model
@@ -69,10 +69,8 @@ class PuzzleTask(Task[LanguageModel]):
 
     puzzle: Puzzle
 
-    def batches(
-        self, model: LanguageModel, options: TrainingOptions, seed: int, device: torch.device
-    ) -> Batches:
-        return QuestionBatches(self.puzzle, model.start, seed, device)
+    def batches(self, model: LanguageModel, options: TrainingOptions, seed: int, machine: Machine) -> Batches:
+        return QuestionBatches(self.puzzle, model.start, seed, machine.device)
 
     def objective(self, model: LanguageModel, options: TrainingOptions) -> Step:
         return Step(model, options.label_smoothing)

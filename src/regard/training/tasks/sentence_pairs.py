@@ -5,9 +5,8 @@ Shape legend: B rows, S source positions, T target positions, P pairs.
 
 from typing import Any, final
 
-import torch
-
 from regard.errors import UserError
+from regard.machine.device import Machine
 from regard.models.building import build_model
 from regard.models.contract import LanguageModel
 from regard.probabilities.attention_links import attention_error_rate
@@ -78,11 +77,9 @@ class SentencePairs(TextTask[LanguageModel]):
     def encoded(self) -> Encoded:
         return self._encoded.target
 
-    def batches(
-        self, model: LanguageModel, options: TrainingOptions, seed: int, device: torch.device
-    ) -> Batches:
-        schedule = PairSchedule(self._encoded, self._options.batch_tokens, seed)
-        return GivenBatches.of(schedule, model, device)
+    def batches(self, model: LanguageModel, options: TrainingOptions, seed: int, machine: Machine) -> Batches:
+        schedule = PairSchedule(self._encoded, self._options.batch_tokens * machine.ranks.shares, seed)
+        return GivenBatches.of(schedule, model, machine)
 
     def objective(self, model: LanguageModel, options: TrainingOptions) -> Step:
         return Step(model, options.label_smoothing)
