@@ -7,16 +7,18 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
+import distributed
 import numpy as np
 import pytest
 
 import regard
-from regard.errors import UserError
+from regard.errors import MachineError, UserError
 from regard.machine import cluster
 from regard.machine.cluster import read_rows, sort_on_cluster
 
-LIMIT = "200MB"  # of a worker: DuckDB has half of it
+LIMIT = "300MB"  # of a worker
 
 
 @pytest.fixture(scope="module")
@@ -120,3 +122,21 @@ def test_files_of_rows_are_read_in_pieces(tmp_path):
     pieces = [np.stack(piece, 1) for piece in read_rows(tmp_path / "rows", 3, 5)]
     assert [len(piece) for piece in pieces] == [5, 5, 3]
     np.testing.assert_array_equal(np.concatenate(pieces), table_R)
+
+
+def test_lost_workers_are_one_line():
+    class Lost:
+        def result(self) -> None:
+            raise distributed.KilledWorker("sort_part", SimpleNamespace(address="tcp://10.0.0.7:1"), 3)
+
+    with pytest.raises(MachineError, match=r"workers were lost .*tcp://10.0.0.7:1\): give them more memory"):
+        cluster._wait(Lost())
+
+
+def test_a_worker_with_too_little_memory_says_how_much_it_needs(tmp_path, monkeypatch):
+    manager, state = SimpleNamespace(memory_limit=10 << 20), SimpleNamespace(nthreads=1)
+    worker = SimpleNamespace(memory_manager=manager, state=state, address="tcp://10.0.0.7:1")
+    monkeypatch.setattr(distributed, "get_worker", lambda: worker)
+    (tmp_path / "part_0").touch()
+    with pytest.raises(UserError, match=r"too little memory: give --memory-limit \d+MB"):
+        cluster.sort_part(str(tmp_path / "part_0"), 2)

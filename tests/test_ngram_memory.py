@@ -18,8 +18,10 @@ from regard.machine.columns import Column, TensorFile
 from regard.machine.disk import BEGUN
 from regard.machine.spill import parse_size
 from regard.models.ngram import Ngram
+from regard.models.ngram_file_scoring import FileScorer
 from regard.models.ngram_spilled import Packing, windows, write_counts
 from regard.models.ngram_streams import FileEstimator
+from regard.probabilities.measures import token_losses
 from regard.tokens.choose import TokenOptions, train_tokenizer
 from regard.tokens.contract import Encoded
 
@@ -201,3 +203,43 @@ def test_the_budget_is_kept(tmp_path):
 
     assert peak("") > budget
     assert peak(f"{budget}MB") <= budget
+
+
+@pytest.mark.parametrize("order", [1, 2, 5])
+@pytest.mark.parametrize("smoothing", SMOOTHINGS)
+@pytest.mark.parametrize("document", ["line", "file"])
+def test_losses_from_a_file_are_those_of_the_model(tmp_path, order: int, smoothing: str, document: str):
+    tokenizer, text = train_tokenizer([LINES], TokenOptions(tokens="word", document=document))
+    model = Ngram(tokenizer.size, Ngram.Config(order=order, smoothing=smoothing))
+    in_memory(text, model, tmp_path / "model")
+    other = tokenizer.encode("the dog sat on a mat\nmat zebra the the the\n\nthe cat saw the log\n" * 3)
+    expected = token_losses(model.eval(), other)
+    for size in (7, 11, 1009):
+        scorer = FileScorer(tmp_path / "model", tokenizer.size, order, size)
+        assert torch.equal(torch.cat([*scorer.losses(other)]), expected)
+
+
+def test_a_column_says_what_it_does_not_hold(tmp_path):
+    column = Column(tmp_path / "column", torch.long)
+    column.append(torch.arange(0, 60, 3))
+    for size in (1, 7, 103):
+        assert column.find(torch.tensor([57, 58, 0, 1, -3, 30, 60]), size).tolist() == [
+            19,
+            -1,
+            0,
+            -1,
+            -1,
+            10,
+            -1,
+        ]
+    assert Column(tmp_path / "none", torch.long).find(torch.tensor([5]), 7).tolist() == [-1]
+
+
+def test_the_validation_loss_is_measured_from_the_file(tmp_path, monkeypatch):
+    """The mapped tensors are not read while the budget holds, and are read afterwards."""
+    plain = regard.train("ngram", order=3, out=str(tmp_path / "plain"))
+    with monkeypatch.context() as patched:
+        patched.setattr(Ngram, "find", None)
+        small = regard.train("ngram", order=3, memory="8GB", out=str(tmp_path / "small"))
+    assert small.loss == plain.loss
+    assert regard.evaluate(small.run).loss == regard.evaluate(plain.run).loss

@@ -23,11 +23,12 @@ import numpy as np
 
 from regard import __version__
 from regard.errors import MachineError, UserError
-from regard.machine.memory import usable_memory
-from regard.machine.sorting import Rows, need_engine, sort_rows
+from regard.machine.memory import resident_memory, usable_memory
+from regard.machine.sorting import Rows, load_engine, need_engine, sort_rows
 
 PARTS = 4  # of each worker, so that a worker that is done early takes another part
 WAIT = 30  # seconds in which a scheduler answers and has a worker
+LEAST = 64 << 20  # bytes for a sort, above what the worker takes itself
 SORTED = ".sorted"
 ADDRESS = re.compile(r"(?:(?:tcp|tls)://)?([^:/]+):(\d+)")
 
@@ -50,9 +51,21 @@ def sort_on_cluster(
         parts = _divide(rows, folder, number)
         tasks = [client.submit(sort_part, str(part), columns, pure=False, retries=2) for part in parts]
         for part, task in zip(parts, tasks, strict=True):
-            task.result()
+            _wait(task)
             yield from read_rows(Path(f"{part}{SORTED}"), columns, size)
             os.unlink(f"{part}{SORTED}")
+
+
+def _wait(task: Any) -> None:
+    from distributed import KilledWorker
+
+    try:
+        task.result()
+    except KilledWorker as error:
+        raise MachineError(
+            f"workers were lost while they sorted the same part (the last was {error.last_worker.address}): "
+            "give them more memory with --memory-limit"
+        ) from None
 
 
 @contextmanager
@@ -133,7 +146,14 @@ def sort_part(path: str, columns: int) -> None:
     if not os.path.exists(path) and os.path.exists(f"{path}{SORTED}"):
         return  # a worker was lost after its last step
     worker = get_worker()
-    memory = (worker.memory_manager.memory_limit or usable_memory()) // worker.state.nthreads
+    load_engine()
+    limit = worker.memory_manager.memory_limit or usable_memory()
+    memory = (limit - resident_memory()) // worker.state.nthreads
+    if memory < LEAST:
+        more = (limit + (LEAST - memory) * worker.state.nthreads) / 1e6
+        raise UserError(
+            f"the worker {worker.address} has too little memory: give --memory-limit {more:.0f}MB"
+        )
     size = memory // 16 // (16 * columns)
     beside = f"{path}.{worker.id}"
     try:

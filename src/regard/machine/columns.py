@@ -20,11 +20,10 @@ SAFETENSORS = {torch.int64: "I64", torch.float32: "F32", torch.float64: "F64"}
 
 @final
 class Column:
-    """A list of numbers in a file."""
+    """A list of numbers in a file of its own, or in a part of a file."""
 
-    def __init__(self, path: Path, dtype: torch.dtype):
-        self.dtype, self._path, self._length = dtype, path, 0
-        path.touch()
+    def __init__(self, path: Path, dtype: torch.dtype, offset: int = 0, length: int = 0):
+        self.dtype, self._path, self._offset, self._length = dtype, path, offset, length
 
     def __len__(self) -> int:
         return self._length
@@ -41,7 +40,8 @@ class Column:
         last = min(last, len(self))
         if first >= last:
             return torch.empty(0, dtype=self.dtype)
-        return torch.from_numpy(np.fromfile(self._path, kind, last - first, offset=first * kind.itemsize))
+        offset = self._offset + first * kind.itemsize
+        return torch.from_numpy(np.fromfile(self._path, kind, last - first, offset=offset))
 
     def ranges(self, size: int) -> Iterator[tuple[int, Tensor]]:
         """Yield all numbers, at most `size` at a time, each time with the first place."""
@@ -61,17 +61,18 @@ class Column:
         return out_M
 
     def find(self, value_M: Tensor, size: int) -> Tensor:
-        """Return the place of each value in this sorted list, which holds all of them."""
+        """Return the place of each value in this sorted list, or -1."""
         sorted_M, order_M = value_M.sort()
-        place_M = torch.empty_like(value_M)
+        place_M = torch.full_like(value_M, -1)
         for first, values_K in self.ranges(size):
             ends = torch.searchsorted(sorted_M, values_K[[0, -1]] + torch.tensor([0, 1]))
             here = slice(*ends.tolist())
-            place_M[order_M[here]] = torch.searchsorted(values_K, sorted_M[here]) + first
+            found = torch.searchsorted(values_K, sorted_M[here])
+            place_M[order_M[here]] = torch.where(values_K[found] == sorted_M[here], found + first, -1)
         return place_M
 
     def remove(self) -> None:
-        self._path.unlink()
+        self._path.unlink(missing_ok=True)  # it may have no numbers
 
 
 @final
@@ -102,3 +103,15 @@ class TensorFile:
         with self._path.open("r+b") as file:
             file.seek(self._next[name])
             self._next[name] += file.write(values_K.numpy().data)
+
+
+def tensor_columns(path: Path) -> dict[str, Column]:
+    """Return the tensors of a safetensors file as columns."""
+    with path.open("rb") as file:
+        size = int.from_bytes(file.read(8), "little")
+        header = json.loads(file.read(size))
+    types = {name: dtype for dtype, name in SAFETENSORS.items()}
+    return {
+        name: Column(path, types[about["dtype"]], 8 + size + about["data_offsets"][0], about["shape"][0])
+        for name, about in header.items()
+    }

@@ -16,7 +16,7 @@ Shape legend: B rows, T positions, V vocabulary, D features, K selected position
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, ClassVar, Literal, Self
 
@@ -27,6 +27,7 @@ from torch import Tensor
 from regard.models.given import Given
 from regard.models.model import Model
 from regard.parts.look import Change, Look
+from regard.tokens.contract import Encoded
 
 Padded = Literal["anywhere", "right"]
 
@@ -274,6 +275,10 @@ class LanguageModel(Model, ABC):
             return self(recent_BT[:, -1:], state, look)
         prediction, state = self(recent_BT, state.next_window(), look)
         return prediction.at(torch.full_like(recent_BT[:, :1], recent_BT.shape[1] - 1)), state
+
+    def losses_of_text(self, text: Encoded) -> Iterator[Tensor] | None:
+        """Yield -log P of the tokens of a text in order, without rows. None if rows are the better way."""
+        return None
 
     @property
     def carries(self) -> bool:

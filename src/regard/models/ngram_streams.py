@@ -231,12 +231,17 @@ def fit_in_files(
     size = room // 4 // (WINDOW_ROW + 24 * packing.columns)
     rows = windows(text, packing, size)
     if spill.engine is None:
-        ordered = sort_rows(rows, packing.columns, spill.folder, room // 2, size)
+        ordered = sort_rows(rows, packing.columns, spill.folder, 2 * room // 5, size)
     else:
         ordered = sort_on_cluster(spill.engine, rows, packing.columns, spill.folder, size)
     # A count is at most the number of windows, and a node less than it.
     number = torch.int32 if len(text) + len(text.ends_D) < 1 << 31 else torch.int64
     words, tables = write_counts(ordered, packing, spill.folder, number)
     release_freed_memory()
-    size = max(vocabulary_size + 1, spill.room() // NGRAM)
+    size = pieces(spill, vocabulary_size)
     return FileEstimator(vocabulary_size, smoothing, prune, spill.folder, size).estimate(words, tables)
+
+
+def pieces(spill: Spill, vocabulary_size: int) -> int:
+    """Return how many n-grams of a range, or tokens of a text, the budget holds."""
+    return max(vocabulary_size + 1, spill.room() // NGRAM)

@@ -105,6 +105,12 @@ def losses_in_order(model: LanguageModel, text: Encoded, stride: int | None = No
 
 def _losses_of_member(model: LanguageModel, text: Encoded, stride: int | None) -> Iterator[Tensor]:
     """Yield the losses of a model that is no mixture."""
+    whole = model.losses_of_text(text)
+    if whole is not None:
+        for nll_N in whole:
+            check_log_probs(-nll_N)
+            yield nll_N
+        return
     for windows in _slices(model, text, stride):
         first, last = int(windows.scored_W[0]), int(windows.last_W[-1])
         read = _read(model, _window_batches(model, text, windows))

@@ -189,6 +189,8 @@ def write_run(run: Run, folder: Path, tensors: Path | None = None, **outcome: An
     config = dataclasses.replace(run.config, **outcome, files=hashes)
     write_json(dataclasses.asdict(config), folder / CONFIG)
     (folder / MARK).unlink()
+    if tensors is not None:
+        run.model.assign(load_file(folder / MODEL))  # the model knew the file by its former name
     return dataclasses.replace(run, config=config, folder=folder)
 
 
