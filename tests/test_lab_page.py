@@ -522,6 +522,8 @@ def test_narrow_and_dark(visit, view):
     }
     page.wait_for_selector(shown[view])
     assert page.evaluate("document.documentElement.scrollWidth") <= 360
+    tab, tabs = page.locator(f"#tab-{view}").bounding_box(), page.locator(".tabs").bounding_box()
+    assert tab["x"] + tab["width"] <= tabs["x"] + tabs["width"] - 27  # the strip fades at its end
     accessible(page)
 
 

@@ -18,7 +18,7 @@ import pytest
 
 import regard
 from regard.page.desk import Desk
-from regard.page.notebook import Cell, info_of
+from regard.page.notebook import Cell, info_of, view_of_runs
 
 TEXT = "a b a c a b"
 BUNDLE = Path(regard.__file__).parent / "page" / "bundle"
@@ -201,6 +201,8 @@ def test_other_models_are_edited_in_a_cell(browser, folder: Path, others, name: 
     assert looked._is_live()
     desk, start, still = looked._widget()
     assert still.startswith("<svg")
+    _, _, still = view_of_runs([folder / name])
+    assert still.startswith("<svg")  # the lab of the run, where scripts do not run
     page, errors = cell_of(browser, folder, desk, start, 1100)
     page.wait_for_selector(SLIDERS)
     likeliest = page.locator(".expected .bars tbody th")

@@ -9,6 +9,7 @@ import json
 import sys
 from collections.abc import Callable, Sequence
 from concurrent.futures import CancelledError, Future
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, final
 from urllib.parse import urlencode
@@ -17,12 +18,18 @@ from regard.errors import UserError
 from regard.page.answers import info_of
 from regard.page.catalogue import Catalogue
 from regard.page.desk import STREAMED, Desk, is_piece, reason
-from regard.page.protocol import Answer, Runs, to_json
+from regard.page.protocol import Answer, ReadQuestion, Runs, to_json
 from regard.runs.formats import load
 from regard.runs.run import Run
 from regard.serving.workers import Stream
 
-SAMPLE = "The value of the object is the name of the class"  # the page's own first text
+SAMPLE = "The value of the object is the name of the class"  # the page's own first texts (store.ts)
+SAMPLES = {
+    "pairs": "The tall cat sees you",
+    "blanks": "The value of the ___ is the name of the class",
+    "labels": "the ending was not bad , and the music was wonderful",
+    "captions": "",
+}
 Reply = Callable[[dict[str, Any], list[bytes]], None]
 
 
@@ -142,11 +149,12 @@ def _opened(run: Run) -> Any:
 
 
 def _still(run: Run) -> str:
-    """Return a picture of the run's attention on the sample, or of its first prediction."""
-    from regard.inside.observe import Wanted, observe, plain_reading
+    """Return a picture of the run's attention on a sample, or of its first prediction."""
     from regard.inside.output import picture
 
-    if run.model.reads != "text" or run.model.label_count is not None:
+    text = SAMPLES.get(info_of(run).reads, SAMPLE)
+    try:
+        record = _opened(run).readings.record(ReadQuestion("o0", text))
+        return picture(replace(record, maps=record.weights() or record.maps), title=str(run))
+    except UserError:  # word vectors, and captioners of given features, have no picture of a text
         return ""
-    reading = plain_reading(run.tokenizer, SAMPLE)
-    return picture(observe(run.language_model, run.tokenizer, reading, Wanted()), title=str(run))
