@@ -17,6 +17,7 @@ from regard.machine import sorting
 from regard.machine.columns import Column, TensorFile
 from regard.machine.disk import BEGUN
 from regard.machine.spill import parse_size
+from regard.models import ngram_scoring
 from regard.models.ngram import Ngram
 from regard.models.ngram_file_scoring import FileScorer
 from regard.models.ngram_spilled import Packing, windows, write_counts
@@ -243,6 +244,7 @@ def test_the_validation_loss_is_measured_from_the_file(tmp_path, monkeypatch):
     plain = regard.train("ngram", order=3, out=str(tmp_path / "plain"))
     with monkeypatch.context() as patched:
         patched.setattr(Ngram, "find", None)
+        patched.setattr(ngram_scoring, "TextScorer", None)
         small = regard.train("ngram", order=3, memory="8GB", out=str(tmp_path / "small"))
     assert small.loss == plain.loss
     assert regard.evaluate(small.run).loss == regard.evaluate(plain.run).loss
