@@ -1,5 +1,5 @@
-"""n-grams beside KenLM, interleaved on the same cores: every token's probability, estimation, scoring,
-memory, growth.
+"""n-grams beside KenLM, interleaved on the same cores: every token's probability, estimation, memory, growth.
+bench/ngram_scoring.py measures scoring.
 
     python bench/ngram_kenlm.py --data ../shared/data/wikitext-2 --kenlm /path/to/kenlm/build/bin
 
@@ -119,7 +119,6 @@ def beside_kenlm(data: Path, kenlm: Path, work: Path, order: int) -> None:
     read = regard.load(theirs)
     again = -token_losses(read.language_model, read.tokenizer.encode(test.read_text())) / math.log(10)
     print(f"  lmplz's ARPA, our reader: largest difference {float((again - ours).abs().max()):.2e} in log10")
-    scoring(run, kenlm, theirs, work)
 
 
 def difference(arpa: Path, text: Path, ours) -> float:
@@ -129,29 +128,6 @@ def difference(arpa: Path, text: Path, ours) -> float:
     theirs = [score for line in text.read_text().splitlines() for score, _, _ in model.full_scores(line)]
     assert len(theirs) == len(ours)
     return max(abs(a - b) for a, b in zip(theirs, ours.tolist(), strict=True))
-
-
-def scoring(run, kenlm: Path, arpa: Path, work: Path) -> None:
-    """Millions of words a second, text to numbers, models in memory. KenLM: its program's time less that on
-    one word.
-    """
-    binary = work / "binary"
-    subprocess.run([kenlm / "build_binary", "probing", arpa, binary], check=True, capture_output=True)
-    (work / "one.txt").write_text("a\n")
-    text = (work / "test.txt").read_text()
-    (work / "many.txt").write_text(text * 8)
-    words = 8 * 245_569
-    ours, theirs = [], []
-    for _ in range(PASSES):
-        both = []
-        for name in ("many", "one"):
-            with (work / f"{name}.txt").open("rb") as file:
-                both.append(timed([str(kenlm / "query"), "-v", "summary", str(binary)], stdin=file)[0])
-        theirs.append(words / (both[0] - both[1]) / 1e6)
-        began = time.perf_counter()
-        token_losses(run.language_model, run.tokenizer.encode(text))
-        ours.append(245_569 / (time.perf_counter() - began) / 1e6)
-    print(f"  scoring, million words/s: KenLM {shown(theirs)}, ours {shown(ours)}")
 
 
 def growth(data: Path, work: Path) -> None:

@@ -344,20 +344,32 @@ def test_a_reader_that_goes_away_is_no_error(run: Path):
     assert done.stderr == ""
 
 
-def test_help_is_quick_and_loads_nothing_heavy():
-    heavy = ("torch", "numpy", "tyro", "rich")
-    code = (
-        "import sys; from regard import cli; cli.main(['--help'])\n"
-        f"print([name for name in {heavy} if name in sys.modules])"
-    )
+def loaded_by(code: str, heavy: tuple[str, ...]) -> list[str]:
+    """Those of the modules that a program of its own has imported."""
     done = subprocess.run(
-        [sys.executable, "-c", code],
+        [
+            sys.executable,
+            "-c",
+            f"import sys; {code}\nprint(*(name for name in {heavy} if name in sys.modules))",
+        ],
         capture_output=True,
         text=True,
         check=True,
         env={**os.environ, "PYTHONPATH": "src"},
     )
-    assert done.stdout.splitlines()[-1] == "[]"
+    return done.stdout.splitlines()[-1].split()
+
+
+def test_help_is_quick_and_loads_nothing_heavy():
+    heavy = ("torch", "numpy", "tyro", "rich")
+    assert loaded_by("from regard import cli; cli.main(['--help'])", heavy) == []
+
+
+def test_measuring_loads_nothing_that_draws():
+    # altair is a second of every command that imports it
+    assert (
+        loaded_by("import regard; regard.evaluate; regard.score", ("altair", "rich", "PIL.ImageDraw")) == []
+    )
 
 
 @pytest.mark.parametrize("verb", [*cli.VERBS, *(f"train {family}" for family in FAMILIES)])

@@ -17,14 +17,20 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 from regard.errors import UserError
+from regard.machine.memory import usable_memory
 from regard.machine.spill import Spill
-from regard.models import ngram_counts, ngram_smoothing, ngram_streams
+from regard.models import ngram_counts, ngram_scoring, ngram_smoothing, ngram_streams
 from regard.models.contract import LanguageModel, Padded, Part, Parts, Prediction, State
 from regard.models.ngram_file_scoring import FileScorer
 from regard.models.saved_tensors import check_tensor
 from regard.parts.look import Look
 from regard.ranges import Number, Order, Positive
 from regard.tokens.contract import Encoded
+
+# Hash tables are made when a model has been asked for one token for so many of its n-grams. The search in the
+# sorted keys for a token takes as long as the tables take for 20 n-grams.
+NGRAMS_PER_TOKEN = 32
+SHARE_OF_MEMORY = 0.25  # for hash tables at most; larger models are searched in their mapped files
 
 
 @dataclass(frozen=True)
@@ -69,6 +75,8 @@ class Ngram(LanguageModel):
     def __init__(self, vocabulary_size: int, config: Config):
         super().__init__(vocabulary_size, config)
         self.order = config.order
+        self._asked = 0  # tokens of the texts that were scored
+        self._scorer: ngram_scoring.TextScorer | None = None
         self._file: FileScorer | None = None  # while the model has a memory budget
 
     def fit(self, text: Encoded) -> None:
@@ -96,6 +104,7 @@ class Ngram(LanguageModel):
 
     def take(self, tables: list[ngram_smoothing.Table]) -> None:
         """Use these tables, order 0 first. The start mark is never predicted: its probability is left out."""
+        self._scorer = None
         for order, table in enumerate(tables):
             self.register_buffer(f"log_prob_{order}", table.log_prob_G[: self.vocabulary_size])
             if order > 1:
@@ -123,7 +132,7 @@ class Ngram(LanguageModel):
                 _check_logs(f"backoff_{order}", tensors, contexts, math.inf)
 
     def assign(self, tensors: Mapping[str, Tensor]) -> None:
-        self._file = None
+        self._file = self._scorer = None
         for name, tensor in tensors.items():
             self.register_buffer(name, tensor)
 
@@ -162,7 +171,19 @@ class Ngram(LanguageModel):
         return NgramPrediction(self, tokens_BT.shape, nodes, tokens_BT), new
 
     def losses_of_text(self, text: Encoded) -> Iterator[Tensor] | None:
-        return None if self._file is None else self._file.losses(text)
+        if self._file is not None:
+            return self._file.losses(text)
+        tables, orders = self.tensors(), range(1, self.order + 1)
+        keys = [tables[f"key_{order}"] for order in orders[1:]]
+        ngrams = sum(map(len, keys))
+        self._asked += len(text)
+        if self.device.type != "cpu" or self._asked * NGRAMS_PER_TOKEN < ngrams:
+            return None
+        if self._scorer is None:
+            if ngrams * ngram_scoring.BYTES > usable_memory() * SHARE_OF_MEMORY:
+                return None
+            self._scorer = ngram_scoring.TextScorer(self.vocabulary_size, [key_G.numpy() for key_G in keys])
+        return self._scorer.losses(text, [_order(tables, order) for order in orders])
 
     def find(self, order: int, context_N: Tensor, word_N: Tensor) -> Tensor:
         """Return the node of each n-gram (context, word) of this order, -1 if it was never counted."""
@@ -175,6 +196,13 @@ class Ngram(LanguageModel):
         place_N = torch.searchsorted(keys, key_N).clamp_(max=len(keys) - 1)
         node_N = torch.where((keys.take(place_N) == key_N).logical_and_(key_N >= 0), place_N, -1)
         return torch.empty_like(node_N).index_copy_(0, order_N, node_N)
+
+
+def _order(tables: Mapping[str, Tensor], order: int) -> ngram_scoring.Order:
+    backoff_G = tables.get(f"backoff_{order}")
+    return ngram_scoring.Order(
+        tables[f"log_prob_{order}"].numpy(), None if backoff_G is None else backoff_G.numpy()
+    )
 
 
 def _check_logs(name: str, tensors: Mapping[str, Tensor], length: int, highest: float) -> None:

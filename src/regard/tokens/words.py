@@ -6,7 +6,8 @@ the unknown token has an id of its own.
 
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from functools import cached_property
 from itertools import chain, count
 from typing import Any, final
 
@@ -14,7 +15,8 @@ import numpy as np
 
 from regard.errors import UserError
 from regard.text.documents import Document
-from regard.tokens.contract import Tokenizer
+from regard.tokens.contract import Encoded, Tokenizer
+from regard.tokens.word_table import WordTable
 
 END, UNKNOWN, FIRST = 0, 1, 2
 LONGEST = 1 << 26  # characters of a word
@@ -35,8 +37,6 @@ class WordTokenizer(Tokenizer):
         self.document = document
         self.words = list(words)
         self.size = FIRST + len(self.words)
-        self._ids = _Ids({word: FIRST + place for place, word in enumerate(self.words)})
-        self._ids[LINE] = END
 
     @classmethod
     def train(
@@ -48,7 +48,12 @@ class WordTokenizer(Tokenizer):
         returned as well, because splitting a large text twice would take twice the time.
         """
         numbered: defaultdict[bytes, int] = defaultdict(count().__next__)
-        ids, ends = _encode(documents, numbered, numbered[LINE])
+
+        def number(text: str) -> np.ndarray:
+            words = split_words(text)
+            return np.fromiter(map(numbered.__getitem__, words), dtype=np.int32, count=len(words))
+
+        ids, ends = _encode(documents, number, numbered[LINE])
         words = np.array(list(numbered), dtype=object)
         counts = np.bincount(ids)
         counts[END] = 0
@@ -59,8 +64,23 @@ class WordTokenizer(Tokenizer):
         final_id[END] = END
         return cls(words[order], document), final_id[ids], ends
 
+    @cached_property
+    def _table(self) -> WordTable:
+        ids = np.arange(FIRST - 1, self.size)
+        ids[0] = END
+        return WordTable([LINE, *self.words], ids, UNKNOWN)
+
+    def encode(self, text: str) -> Encoded:
+        if not text or self.document not in ("file", "line"):
+            return super().encode(text)
+        # The same without a Python object for each document.
+        data = text.encode()
+        ids = self._table.ids(data if data.endswith(b"\n") else data + b"\n", LINE)
+        ends = (ids == END).nonzero()[0] + 1 if self.document == "line" else np.array([len(ids)])
+        return self.encoded(ids, ends, len(data))
+
     def encode_documents(self, documents: list[str]) -> tuple[np.ndarray, np.ndarray]:
-        return _encode(documents, self._ids, END)
+        return _encode(documents, lambda text: self._table.ids(text.encode(), LINE), END)
 
     @property
     def stop(self) -> int | None:
@@ -82,22 +102,12 @@ class WordTokenizer(Tokenizer):
         return {"kind": self.kind, "document": self.document, "words": [word.decode() for word in self.words]}
 
 
-class _Ids(dict[bytes, int]):
-    """The ids of words, with the unknown id for other words."""
-
-    def __missing__(self, word: bytes) -> int:
-        return UNKNOWN
-
-
-def _encode(documents: list[str], ids_of: dict[bytes, int], end: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return the ids of all documents and the index after each. `ids_of` maps words, `end` ends a line."""
+def _encode(
+    documents: list[str], ids_of: Callable[[str], np.ndarray], end: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return the ids of all documents and the index after each. `ids_of` reads a text, `end` ends a line."""
     lines = np.fromiter(map(_lines, documents), dtype=np.int64, count=len(documents))
-    ids = np.concatenate(
-        [
-            np.fromiter(map(ids_of.__getitem__, chunk), dtype=np.int32, count=len(chunk))
-            for chunk in _chunks(documents)
-        ]
-    )
+    ids = np.concatenate([*map(ids_of, _texts(documents))])
     line_ends = np.flatnonzero(ids == end) + 1
     return ids, line_ends[np.cumsum(lines) - 1]
 
@@ -115,18 +125,18 @@ def _lines(document: str) -> int:
     return document.count("\n") + (not document.endswith("\n"))
 
 
-def _chunks(documents: list[str]) -> Iterator[list[bytes]]:
-    """Yield the words of the documents, with LINE after each line, in lists from about CHUNK characters."""
+def _texts(documents: list[str]) -> Iterator[str]:
+    """Yield the documents, joined and cut into texts of about CHUNK characters that end with a newline."""
     pieces: list[str] = []
     size = 0
     for piece in chain.from_iterable(map(_pieces, documents)):
         pieces.append(piece if piece.endswith("\n") else piece + "\n")
         size += len(pieces[-1])
         if size >= CHUNK:
-            yield split_words("".join(pieces))
+            yield "".join(pieces)
             pieces, size = [], 0
     if pieces:
-        yield split_words("".join(pieces))
+        yield "".join(pieces)
 
 
 def _pieces(document: str) -> Iterator[str]:

@@ -60,12 +60,11 @@ from regard.verbs.compare_report import (
     REPORT,
     conditions,
     for_people,
-    print_table,
     training_curve,
     write_report,
 )
 from regard.verbs.parsing import parse
-from regard.verbs.printing import print_json, show
+from regard.verbs.printing import print_json, print_table, show
 from regard.verbs.train import Trained, train
 
 PLAN, RESULTS = "plan.json", "results.json"

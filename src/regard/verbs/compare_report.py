@@ -98,21 +98,3 @@ def write_markdown(out: Path, facts: dict[str, str], shown: list[dict[str, str]]
     listed = [f"- {name}: {fact}" for name, fact in facts.items()]
     report = ["# Comparison", "", *listed, "", *lines, "", *notes, ""]
     write_atomically(out / "report.md", "\n".join(report).encode())
-
-
-def print_table(rows: list[dict[str, str]]) -> None:
-    """Print the table of a comparison."""
-    from rich.console import Console
-    from rich.table import Column as Heading
-    from rich.table import Table
-    from rich.text import Text
-
-    family, *figures = rows[0]
-    headings = [
-        Heading(family, no_wrap=True),
-        *(Heading(name, justify="right", no_wrap=True) for name in figures),
-    ]
-    table = Table(*headings, box=None, padding=(0, 1))
-    for row in rows:
-        table.add_row(*(Text(harmless(cell)) for cell in row.values()))
-    Console().print(table)

@@ -12,8 +12,7 @@ from regard.tables import as_text
 from regard.text.labelled import check_known, read_labelled
 from regard.tokens.rows import encode_rows
 from regard.verbs.arguments import Files
-from regard.verbs.compare_report import print_table
-from regard.verbs.printing import print_lines, show_text
+from regard.verbs.printing import print_lines, print_table, show_text
 
 MOST = 10  # with more labels, the most frequent mistakes are printed instead of the confusion table
 

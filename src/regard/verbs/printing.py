@@ -59,3 +59,21 @@ def show_text(text: str) -> str:
 def show(text: str) -> None:
     """Print lines with names or texts of the user."""
     print(show_text(text))
+
+
+def print_table(rows: list[dict[str, str]]) -> None:
+    """Print the table of a comparison, with the names of the columns above."""
+    from rich.console import Console
+    from rich.table import Column as Heading
+    from rich.table import Table
+    from rich.text import Text
+
+    family, *figures = rows[0]
+    headings = [
+        Heading(family, no_wrap=True),
+        *(Heading(name, justify="right", no_wrap=True) for name in figures),
+    ]
+    table = Table(*headings, box=None, padding=(0, 1))
+    for row in rows:
+        table.add_row(*(Text(harmless(cell)) for cell in row.values()))
+    Console().print(table)
