@@ -44,6 +44,8 @@ def compiled_body_for(step: Step) -> Body:
 class CapturedBody(Body):
     """Copies the state into the buffers of a recorded step, and replays the step for each token."""
 
+    grows = False
+
     def __init__(self, step: Step, compiles: bool = False):
         """`compiles` fuses the kernels of a step: the first text waits for the compiler."""
         self._started: Choice | None = None

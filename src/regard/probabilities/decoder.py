@@ -21,9 +21,10 @@ from regard.probabilities.sampling import Sampling, uniform
 from regard.probabilities.step import Body, Choice, Step
 
 ENDED = -1  # the token of a row whose document has ended
-# Buffer sizes in tokens; larger buffers have multiples of 1024.
+# Sizes of buffers that do not grow, in tokens; larger ones have multiples of 1024.
 ROOMS = (64, 128, 256, 384, 512, 768, 1024, 1536)
-CHECKED = 64  # after so many steps, rows that have ended leave the batch
+# After so many steps, rows that have ended leave the batch, and buffers grow by as many tokens.
+CHECKED = 64
 STEPS_AT_ONCE = 512  # the random numbers of this many steps are computed in one call
 
 
@@ -71,11 +72,15 @@ def generate(
         yield written
 
 
-def room_for(tokens: int) -> int:
-    """Return the size of a buffer that holds `tokens` tokens.
+def room_for(filled: int, left: int, grows: bool) -> int:
+    """Return the size of buffers that hold `filled` tokens, if `left` more are to be written.
 
-    There are few sizes, because a recorded body is made once for each size.
+    Unused slots keep the others apart, and waste the processor's cache. Of buffers that do not grow there are
+    few sizes, because a recorded body is made once for each size.
     """
+    if grows:
+        return filled - filled % CHECKED + CHECKED
+    tokens = filled + left
     return next((room for room in ROOMS if room >= tokens), -(-tokens // 1024) * 1024)
 
 
@@ -137,7 +142,7 @@ class _Rows:
 
     def _make_room(self) -> None:
         filled, context = max(self._filled[row] for row in self._batch), self._model.context
-        room = 0 if context is None else min(room_for(filled + self._left), context)
+        room = 0 if context is None else min(room_for(filled, self._left, self._body.grows), context)
         self._free = CHECKED if context is None else min(room - filled, CHECKED)
         last_B = torch.tensor([self._history[row][-1] for row in self._batch], device=self._model.device)
         self._body.begin(last_B, self._model.with_room(self._state, room))

@@ -7,7 +7,6 @@ Shape legend: B rows.
 """
 
 import inspect
-import math
 from pathlib import Path
 from typing import Any, final
 from weakref import WeakKeyDictionary
@@ -21,7 +20,6 @@ from regard.models.contract import LanguageModel, State
 from regard.models.wrappers.wrapper import Wrapper
 from regard.probabilities.step import Body, Choice, EagerBody, Step
 
-SEEN = 64  # the sizes of the buffers that a package sees are multiples of it
 EXAMPLE_ROWS, EXAMPLE_ROOM = 3, 32  # the sizes of the tensors with which a step is written down
 
 
@@ -35,7 +33,7 @@ class PackagedBody(Body):
 
     def begin(self, token_B: Tensor, state: State) -> None:
         package = _package(self._step, len(token_B), self._makes)
-        self._body = EagerBody(self._step) if package is None else _Packaged(package, self._step.model)
+        self._body = EagerBody(self._step) if package is None else _Packaged(package)
         self._body.begin(token_B, state)
 
     def step(self, uniform_B: Tensor, next_uniform_B: Tensor | None = None) -> Choice:
@@ -49,45 +47,24 @@ class PackagedBody(Body):
 class _Packaged(Body):
     """Calls a package, which reads and writes the tensors of the state."""
 
-    def __init__(self, package: Package, model: LanguageModel):
-        self._package, self._axes = package, _room_axes(model)
+    def __init__(self, package: Package):
+        self._package = package
 
     def begin(self, token_B: Tensor, state: State) -> None:
-        self._state, self._filled, self._seen = state, int(state.position_B.max()), 0
         places, tensors = set[int](), list[Tensor]()
         for tensor in state.tensors():
             # the package writes into every tensor, so no two of them may share their memory
             tensors.append(tensor.clone() if tensor.data_ptr() in places else tensor)
             places.add(tensor.data_ptr())
-        self._rooms = [tensor.shape for tensor in tensors]
-        grows = zip(tensors, self._axes, strict=True)
-        self._spare = [tensor.new_empty(tensor.numel() if axes else 0) for tensor, axes in grows]
+        self._state = state.with_tensors(tensors)
         self._tensors = [token_B.clone(), torch.empty(0), *tensors]
 
     def step(self, uniform_B: Tensor, next_uniform_B: Tensor | None = None) -> Choice:
-        if self._filled >= self._seen:
-            self._see_more()
-        self._filled += 1
         self._tensors[1] = uniform_B
         return Choice(*self._package(self._tensors))
 
     def state(self) -> State:
-        return self._state.with_tensors(self._tensors[2:])
-
-    def _see_more(self) -> None:
-        """Give the package larger buffers, which are hardly larger than needed: a step reads all of them.
-
-        A buffer moves between two pieces of memory, because the first use of new memory is slow.
-        """
-        self._seen = self._filled - self._filled % SEEN + SEEN
-        for place, axes in enumerate(self._axes):
-            for axis in axes:
-                before, shape = self._tensors[2 + place], list(self._rooms[place])
-                shape[axis] = min(shape[axis], self._seen)
-                after = self._spare[place][: math.prod(shape)].view(shape).zero_()
-                after.narrow(axis, 0, self._filled).copy_(before.narrow(axis, 0, self._filled))
-                self._tensors[2 + place] = after
-                self._spare[place] = before.new_empty(0).set_(before.untyped_storage())
+        return self._state
 
 
 @final
@@ -123,7 +100,7 @@ def has_package(step: Step) -> bool:
 def _can_package(model: LanguageModel) -> bool:
     """Whether family, configuration and weights say what a step computes, on tensors whose axes are known."""
     known = not isinstance(model, Wrapper) and model.learns == "descent" and _source(model) is not None
-    fits = model.given is None and (model.context or SEEN) > 2
+    fits = model.given is None and (model.context is None or model.context > 2)
     return known and fits and model.steady and model.device.type == "cpu"
 
 

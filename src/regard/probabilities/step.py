@@ -8,7 +8,7 @@ Shape legend: B rows, V vocabulary, K likeliest tokens.
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import final
+from typing import ClassVar, final
 
 from torch import Tensor, nn
 
@@ -58,6 +58,9 @@ class Step(nn.Module):
 
 class Body(ABC):
     """A body runs steps on a state whose buffers have a fixed size."""
+
+    # True: the buffers are hardly larger than the text. False: they have room for the whole text at once.
+    grows: ClassVar[bool] = True
 
     @abstractmethod
     def begin(self, token_B: Tensor, state: State) -> None:
