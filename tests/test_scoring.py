@@ -201,7 +201,11 @@ def test_hash_tables_are_made_when_they_pay(monkeypatch):
     monkeypatch.setattr(
         ngram, "NGRAMS_PER_TOKEN", ngrams // 7
     )  # so that seven tokens are too few, nine enough
-    assert [model.losses_of_text(text) is None for _ in range(4)] == [True, True, False, False]
+    assert [model.losses_of_text(text) is None for _ in range(2)] == [True, True]
+    monkeypatch.setattr(ngram, "usable_memory", lambda: 80 * ngrams - 1)  # a quarter of it is not enough
+    assert model.losses_of_text(text) is None
+    monkeypatch.setattr(ngram, "usable_memory", lambda: 80 * ngrams)
+    assert model.losses_of_text(text) is not None
     model.take([])
     assert model._scorer is None
 

@@ -1,6 +1,7 @@
 """The shape of the package: imports point one way, and every reader's first look is right."""
 
 import ast
+import subprocess
 from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
@@ -56,3 +57,9 @@ def test_the_readme_shows_every_folder_of_the_package():
     for path in PACKAGE.iterdir():
         if path.is_dir() and path.name != "__pycache__":
             assert f"  {path.name}/" in readme, f"{path.name} is not in the README's tree"
+
+
+def test_no_link_is_part_of_the_repository():
+    """A link to a folder of one machine would replace that folder in other checkouts."""
+    listed = subprocess.run(["git", "ls-files", "--stage"], cwd=ROOT, capture_output=True, text=True)
+    assert [line for line in listed.stdout.splitlines() if line.startswith("120000")] == []

@@ -17,6 +17,7 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 from regard.errors import UserError
+from regard.machine.memory import usable_memory
 from regard.machine.spill import Spill
 from regard.models import ngram_counts, ngram_scoring, ngram_smoothing, ngram_streams
 from regard.models.contract import LanguageModel, Padded, Part, Parts, Prediction, State
@@ -29,6 +30,7 @@ from regard.tokens.contract import Encoded
 # Hash tables are made when a model has been asked for one token for so many of its n-grams. The search in the
 # sorted keys for a token takes as long as the tables take for 20 n-grams.
 NGRAMS_PER_TOKEN = 32
+SHARE_OF_MEMORY = 0.25  # for hash tables at most; larger models are searched in their mapped files
 
 
 @dataclass(frozen=True)
@@ -173,10 +175,13 @@ class Ngram(LanguageModel):
             return self._file.losses(text)
         tables, orders = self.tensors(), range(1, self.order + 1)
         keys = [tables[f"key_{order}"] for order in orders[1:]]
+        ngrams = sum(map(len, keys))
         self._asked += len(text)
-        if self.device.type != "cpu" or self._asked * NGRAMS_PER_TOKEN < sum(map(len, keys)):
+        if self.device.type != "cpu" or self._asked * NGRAMS_PER_TOKEN < ngrams:
             return None
         if self._scorer is None:
+            if ngrams * ngram_scoring.BYTES > usable_memory() * SHARE_OF_MEMORY:
+                return None
             self._scorer = ngram_scoring.TextScorer(self.vocabulary_size, [key_G.numpy() for key_G in keys])
         return self._scorer.losses(text, [_order(tables, order) for order in orders])
 

@@ -20,6 +20,7 @@ from torch import Tensor
 from regard.tokens.contract import Encoded
 from regard.tokens.lookup import Lookup
 
+BYTES = 20  # of an n-gram in the hash tables, at most
 CHUNK = (
     1 << 15
 )  # tokens that are scored at a time: the arrays stay in the cache, and malloc keeps their memory
