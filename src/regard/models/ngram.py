@@ -172,7 +172,9 @@ class Ngram(LanguageModel):
 
     def losses_of_text(self, text: Encoded) -> Iterator[Tensor] | None:
         tables = self._file or self._tables_in_memory(len(text))
-        return tables and ngram_scoring.TextScorer(self.vocabulary_size, self.order, tables).losses(text)
+        if tables is None:
+            return None
+        return ngram_scoring.TextScorer(self.vocabulary_size, self.order, tables).losses(text)
 
     def _tables_in_memory(self, tokens: int) -> ngram_scoring.Tables | None:
         """Return hash tables once enough tokens were asked for, if the memory holds the tables."""
