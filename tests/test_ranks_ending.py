@@ -15,7 +15,7 @@ from safetensors.torch import load_file
 from trainings import TEXT
 
 import regard
-from regard.errors import Notice, UserError
+from regard.errors import Interrupted, Notice, UserError
 from regard.machine import joining
 from regard.machine.torchrun import Place
 
@@ -96,8 +96,15 @@ def test_a_late_rank_is_named(monkeypatch):
         store.set(f"hello/{rank}", "{}")
     monkeypatch.setattr(joining, "NOTICE", 0.05)
     monkeypatch.setattr(joining, "PATIENCE", 0.2)
-    with pytest.warns(Notice, match="^waiting for rank 2 of 3$"):
+    with pytest.warns(Notice, match=r"^waiting for rank 2 of 3$"):
         assert joining.wait_for_all(store, 3).startswith("rank 2 did not come within 0 seconds: start it")
+
+    def stopped(_: float) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(joining.time, "sleep", stopped)
+    with pytest.raises(Interrupted, match=r"^stopped while waiting for rank 2$"):
+        joining.wait_for_all(store, 3)
 
 
 def test_a_port_in_use_and_a_variable_that_is_missing(monkeypatch):

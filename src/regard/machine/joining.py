@@ -14,7 +14,7 @@ import torch
 import torch.distributed as dist
 
 from regard import __version__
-from regard.errors import MachineError, UserError, notify
+from regard.errors import Interrupted, MachineError, UserError, notify
 from regard.machine.lifelines import Center, Describe, Lifeline, Spoke
 from regard.machine.ranks import RANKS, Joined, Ranks, current_ranks
 from regard.machine.torchrun import Place, read_place, several_ranks
@@ -124,7 +124,10 @@ def wait_for_all(store: dist.Store, ranks: int) -> str:
         if waited > NOTICE and not noticed:
             noticed = True
             notify(f"waiting for rank {names} of {ranks}")
-        time.sleep(0.02)
+        try:
+            time.sleep(0.02)
+        except KeyboardInterrupt:  # torchrun stops all ranks if one of them ends
+            raise Interrupted(f"stopped while waiting for rank {names}") from None
     return ""
 
 

@@ -25,7 +25,8 @@ from typing import Any, final
 from regard.errors import Interrupted, MachineError, OneLine, UserError
 
 GRACE = 10.0  # seconds in which a rank ends by itself after another one was lost
-LATE = 60.0  # seconds in which every rank must connect
+REASON = 3.0  # seconds in which the news of a lost rank may come after the error that follows from it
+LATE = 15.0  # seconds in which every rank must connect, after it has found the others
 PROBES = {"TCP_KEEPIDLE": 5, "TCP_KEEPINTVL": 5, "TCP_KEEPCNT": 3}  # seconds, seconds, unanswered probes
 Describe = Callable[[BaseException], tuple[str, int]]
 
@@ -93,7 +94,7 @@ class Center(Lifeline):
 
     def explain(self, error: BaseException, describe: Describe) -> BaseException:
         if not isinstance(error, UserError | MachineError):
-            end = self._cause(0.2 if isinstance(error, KeyboardInterrupt) else GRACE / 2)
+            end = self._cause(1.0 if isinstance(error, KeyboardInterrupt) else REASON)
             if end is not None and not (isinstance(error, KeyboardInterrupt) and end.code == 130):
                 error = _error(end)
         self._ends_itself.set()
@@ -188,7 +189,7 @@ class Spoke(Lifeline):
         message, code = describe(error)
         order = 1 if isinstance(error, OneLine | KeyboardInterrupt | MemoryError | OSError) else 2
         _send(self._peer.connection, {"code": code, "message": message, "order": order})
-        if not isinstance(error, OneLine) and self._gone.wait(GRACE):
+        if not isinstance(error, OneLine) and self._gone.wait(REASON):
             self._tell_of_center()
         return error
 
