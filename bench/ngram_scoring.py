@@ -63,8 +63,8 @@ def make_tables(run: Run, text: Encoded, clock: Callable[[], float]) -> None:
     assert losses is not None
     assert torch.equal(torch.cat([*losses]), expected)
     ngrams = sum(len(model.get_buffer(f"key_{order}")) for order in range(2, model.order + 1))
-    assert model._scorer is not None
-    size = model._scorer.bytes
+    assert model._lookups is not None
+    size = sum(lookup.bytes for lookup in model._lookups.values())
     about = f"{size / 1e6:.0f} MB, {size / ngrams:.1f} bytes an n-gram, made in {seconds:.2f} s"
     print(f"  hash tables of {ngrams:,} n-grams: {about}; numbers equal to the bit with the search")
 

@@ -19,7 +19,7 @@ from regard.machine.disk import BEGUN
 from regard.machine.spill import parse_size
 from regard.models import ngram_scoring
 from regard.models.ngram import Ngram
-from regard.models.ngram_file_scoring import FileScorer
+from regard.models.ngram_scoring import TablesInFile, TextScorer
 from regard.models.ngram_spilled import Packing, windows, write_counts
 from regard.models.ngram_streams import FileEstimator
 from regard.probabilities.measures import token_losses
@@ -219,7 +219,7 @@ def test_losses_from_a_file_are_those_of_the_model(tmp_path, order: int, smoothi
     in_memory(text, model, tmp_path / "model")
     expected = token_losses(model.eval(), other)
     for size in (7, 11, 1009):
-        scorer = FileScorer(tmp_path / "model", 6, order, size)
+        scorer = TextScorer(6, order, TablesInFile(tmp_path / "model", size))
         assert torch.equal(torch.cat([*scorer.losses(other)]), expected)
 
 
@@ -244,7 +244,7 @@ def test_the_validation_loss_is_measured_from_the_file(tmp_path, monkeypatch):
     plain = regard.train("ngram", order=3, out=str(tmp_path / "plain"))
     with monkeypatch.context() as patched:
         patched.setattr(Ngram, "find", None)
-        patched.setattr(ngram_scoring, "TextScorer", None)
+        patched.setattr(ngram_scoring, "TablesInMemory", None)
         small = regard.train("ngram", order=3, memory="8GB", out=str(tmp_path / "small"))
     assert small.loss == plain.loss
     assert regard.evaluate(small.run).loss == regard.evaluate(plain.run).loss

@@ -207,7 +207,7 @@ def test_hash_tables_are_made_when_they_pay(monkeypatch):
     monkeypatch.setattr(ngram, "usable_memory", lambda: 80 * ngrams)
     assert model.losses_of_text(text) is not None
     model.take([])
-    assert model._scorer is None
+    assert model._lookups is None
 
 
 @pytest.mark.parametrize("at_a_time", [1, 2, 5, 1 << 16])

@@ -21,11 +21,11 @@ from regard.machine.memory import usable_memory
 from regard.machine.spill import Spill
 from regard.models import ngram_counts, ngram_scoring, ngram_smoothing, ngram_streams
 from regard.models.contract import LanguageModel, Padded, Part, Parts, Prediction, State
-from regard.models.ngram_file_scoring import FileScorer
 from regard.models.saved_tensors import check_tensor
 from regard.parts.look import Look
 from regard.ranges import Number, Order, Positive
 from regard.tokens.contract import Encoded
+from regard.tokens.lookup import Lookup
 
 # Hash tables are made when a model has been asked for one token for so many of its n-grams. The search in the
 # sorted keys for a token takes as long as the tables take for 20 n-grams.
@@ -76,8 +76,8 @@ class Ngram(LanguageModel):
         super().__init__(vocabulary_size, config)
         self.order = config.order
         self._asked = 0  # tokens of the texts that were scored
-        self._scorer: ngram_scoring.TextScorer | None = None
-        self._file: FileScorer | None = None  # while the model has a memory budget
+        self._lookups: dict[int, Lookup] | None = None  # the hash tables of each order, once they pay
+        self._file: ngram_scoring.TablesInFile | None = None  # while the model has a memory budget
 
     def fit(self, text: Encoded) -> None:
         size = self.vocabulary_size
@@ -90,7 +90,7 @@ class Ngram(LanguageModel):
         )
         self.assign(load_file(file))
         size = ngram_streams.pieces(spill, self.vocabulary_size)
-        self._file = FileScorer(file, self.vocabulary_size, self.order, size)
+        self._file = ngram_scoring.TablesInFile(file, size)
         return file
 
     def _smoothing(self) -> ngram_smoothing.Smoothing:
@@ -104,7 +104,7 @@ class Ngram(LanguageModel):
 
     def take(self, tables: list[ngram_smoothing.Table]) -> None:
         """Use these tables, order 0 first. The start mark is never predicted: its probability is left out."""
-        self._scorer = None
+        self._lookups = None
         for order, table in enumerate(tables):
             self.register_buffer(f"log_prob_{order}", table.log_prob_G[: self.vocabulary_size])
             if order > 1:
@@ -132,7 +132,7 @@ class Ngram(LanguageModel):
                 _check_logs(f"backoff_{order}", tensors, contexts, math.inf)
 
     def assign(self, tensors: Mapping[str, Tensor]) -> None:
-        self._file = self._scorer = None
+        self._file = self._lookups = None
         for name, tensor in tensors.items():
             self.register_buffer(name, tensor)
 
@@ -171,19 +171,25 @@ class Ngram(LanguageModel):
         return NgramPrediction(self, tokens_BT.shape, nodes, tokens_BT), new
 
     def losses_of_text(self, text: Encoded) -> Iterator[Tensor] | None:
-        if self._file is not None:
-            return self._file.losses(text)
-        tables, orders = self.tensors(), range(1, self.order + 1)
-        keys = [tables[f"key_{order}"] for order in orders[1:]]
-        ngrams = sum(map(len, keys))
-        self._asked += len(text)
+        tables = self._file or self._tables_in_memory(len(text))
+        if tables is None:
+            return None
+        return ngram_scoring.TextScorer(self.vocabulary_size, self.order, tables).losses(text)
+
+    def _tables_in_memory(self, tokens: int) -> ngram_scoring.Tables | None:
+        """Return hash tables once enough tokens were asked for, if the memory holds the tables."""
+        arrays = self.tensors()
+        keys = {order: arrays[f"key_{order}"] for order in range(2, self.order + 1)}
+        ngrams = sum(map(len, keys.values()))
+        self._asked += tokens
         if self.device.type != "cpu" or self._asked * NGRAMS_PER_TOKEN < ngrams:
             return None
-        if self._scorer is None:
+        if self._lookups is None:
             if ngrams * ngram_scoring.BYTES > usable_memory() * SHARE_OF_MEMORY:
                 return None
-            self._scorer = ngram_scoring.TextScorer(self.vocabulary_size, [key_G.numpy() for key_G in keys])
-        return self._scorer.losses(text, [_order(tables, order) for order in orders])
+            self._lookups = {order: Lookup(key_G.numpy()) for order, key_G in keys.items()}
+        numbers = {name: tensor.numpy() for name, tensor in arrays.items()}
+        return ngram_scoring.TablesInMemory(numbers, self._lookups)
 
     def find(self, order: int, context_N: Tensor, word_N: Tensor) -> Tensor:
         """Return the node of each n-gram (context, word) of this order, -1 if it was never counted."""
@@ -196,13 +202,6 @@ class Ngram(LanguageModel):
         place_N = torch.searchsorted(keys, key_N).clamp_(max=len(keys) - 1)
         node_N = torch.where((keys.take(place_N) == key_N).logical_and_(key_N >= 0), place_N, -1)
         return torch.empty_like(node_N).index_copy_(0, order_N, node_N)
-
-
-def _order(tables: Mapping[str, Tensor], order: int) -> ngram_scoring.Order:
-    backoff_G = tables.get(f"backoff_{order}")
-    return ngram_scoring.Order(
-        tables[f"log_prob_{order}"].numpy(), None if backoff_G is None else backoff_G.numpy()
-    )
 
 
 def _check_logs(name: str, tensors: Mapping[str, Tensor], length: int, highest: float) -> None:
