@@ -10,9 +10,8 @@ from regard.benchmarks.limits import Limits
 from regard.machine import timing
 
 
-def test_ways_take_turns_and_a_ratio_is_that_of_a_pass(monkeypatch):
+def test_ways_take_turns_and_a_ratio_is_that_of_a_pass():
     now, order = [0.0], []
-    monkeypatch.setattr(timing.time, "perf_counter", lambda: now[0])
     loads = iter([1, 1, 2, 2, 5, 5])  # the load of the machine, the same for both ways of a pass
 
     def way(name, seconds):
@@ -23,7 +22,9 @@ def test_ways_take_turns_and_a_ratio_is_that_of_a_pass(monkeypatch):
 
         return work
 
-    speeds = timing.interleaved({"fast": way("fast", 1.0), "slow": way("slow", 3.0)}, passes=2)
+    speeds = timing.interleaved(
+        {"fast": way("fast", 1.0), "slow": way("slow", 3.0)}, passes=2, clock=lambda: now[0]
+    )
     assert order == ["fast", "slow"] * 3
     assert speeds.passes == {"fast": [3.0, 1.2], "slow": [1.0, pytest.approx(0.4)]}
     ratio = speeds.ratio("fast", "slow")

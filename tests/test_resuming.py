@@ -330,11 +330,11 @@ def test_what_a_stopped_run_cannot_go_on_with_is_told_and_stays(tmp_path, monkey
 def test_a_run_that_was_finished_meanwhile_is_not_written_over(tmp_path, text, monkeypatch):
     def late(folder: Path):
         """The lock, after another process held it and finished its run."""
-        monkeypatch.setattr("regard.verbs.train.lock_folder", lock_folder)
+        monkeypatch.setattr("regard.machine.shared_folder.lock_folder", lock_folder)
         small(folder, text)
         return lock_folder(folder)
 
-    monkeypatch.setattr("regard.verbs.train.lock_folder", late)
+    monkeypatch.setattr("regard.machine.shared_folder.lock_folder", late)
     with pytest.raises(UserError, match="holds another run"):
         small(tmp_path / "run", text, width=12)
     assert regard.load(tmp_path / "run").model.config.width == 8

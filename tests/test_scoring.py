@@ -248,3 +248,10 @@ def test_what_is_printed_is_what_the_documents_hold(at_a_time: int, tmp_path, mo
 def test_totals_have_no_terms_to_explain(tmp_path):
     with pytest.raises(UserError, match="leave out one of them"):
         regard.score(str(tmp_path), totals=True, explain=True)
+
+
+def test_words_that_no_text_holds_are_never_found():
+    """Vectors of other tools may have them. A zero byte stands for the end of a line."""
+    tokenizer = WordTokenizer([b"", b"\0", b"a\0", b"a\0long word", b"b"], "line")
+    assert tokenizer.prompt("a b") == [1, 6]
+    assert tokenizer.encode("a\nb\n").ids_N.tolist() == [1, 0, 6, 0]

@@ -66,9 +66,10 @@ class WordTokenizer(Tokenizer):
 
     @cached_property
     def _table(self) -> WordTable:
-        ids = np.arange(FIRST - 1, self.size)
-        ids[0] = END
-        return WordTable([LINE, *self.words], ids, UNKNOWN)
+        # Vectors of other tools may have empty words and words with a zero byte, which no text holds.
+        ids = [FIRST + place for place, word in enumerate(self.words) if word and b"\0" not in word]
+        words = [self.words[number - FIRST] for number in ids]
+        return WordTable([LINE, *words], np.array([END, *ids]), UNKNOWN)
 
     def encode(self, text: str) -> Encoded:
         if not text or self.document not in ("file", "line"):
