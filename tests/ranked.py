@@ -18,6 +18,7 @@ import regard
 from regard.errors import Interrupted
 from regard.machine.joining import joined
 from regard.machine.ranks import Ranks
+from regard.machine.torchrun import end_process
 from regard.training.checkpoint import Checkpoints
 
 WAIT = 120  # seconds, on a machine that is busy with other work
@@ -112,3 +113,4 @@ def train_job(name: str, ranks: Ranks, stop: int | None = None, fast: bool = Fal
 
 if __name__ == "__main__":
     train_in_double(json.loads(sys.argv[1]))
+    end_process(0)

@@ -1,6 +1,6 @@
 """`python -m regard`, the same as `regard`."""
 
-import sys
+from regard.machine.torchrun import end_process
 
 
 def run() -> None:
@@ -10,7 +10,7 @@ def run() -> None:
         code = main()
     except KeyboardInterrupt:  # while Python itself starts or ends
         code = 130
-    sys.exit(code)
+    end_process(code)
 
 
 if __name__ == "__main__":

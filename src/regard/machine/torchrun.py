@@ -3,8 +3,10 @@
 import os
 import sys
 from dataclasses import dataclass
+from typing import NoReturn
 
 from regard.errors import UserError
+from regard.machine.streams import flush_or_discard
 
 
 @dataclass(frozen=True)
@@ -33,6 +35,19 @@ def is_silent() -> bool:
 def silence() -> None:
     """Drop what this process prints. Native libraries, which write past Python, are still heard."""
     sys.stdout = sys.stderr = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115 - open to the end
+
+
+def end_process(code: int) -> NoReturn:
+    """End this process. One of several ranks leaves out the end of the interpreter.
+
+    There, a thread of PyTorch has aborted rank 0 after its work was done ("terminate called without an active
+    exception"), and torchrun reported a failure.
+    """
+    if several_ranks():
+        flush_or_discard(sys.stdout)
+        flush_or_discard(sys.stderr)
+        os._exit(code)
+    sys.exit(code)
 
 
 def read_place() -> Place:
