@@ -1,5 +1,6 @@
 """n-grams within a memory budget: the same model to the bit, the budget kept, and bad input."""
 
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -145,13 +146,16 @@ def test_a_budget_without_a_unit_is_refused(memory: str):
         regard.train("ngram", memory=memory)
 
 
-def test_a_budget_that_is_too_small_says_the_least(tmp_path):
-    out = str(tmp_path / "run")
-    with pytest.raises(UserError, match=r"`memory` 10MB is too small .*: give \S+ or more") as error:
-        regard.train("ngram", order=2, memory="10MB", out=out)
-    assert not Path(out).exists()
-    least = str(error.value).split("give ")[1].split(" or")[0]
-    assert regard.train("ngram", order=2, memory=least, out=out).loss
+def test_a_budget_that_is_too_small_says_the_least(tmp_path, regard_cli):
+    """Each command is a new process: the resident memory of this one depends on the tests before."""
+    command = ("train", "ngram", "--order", "2", "--out", "run", "--memory")
+    refused = regard_cli(*command, "10MB")
+    least = re.search(r"--memory 10MB is too small .*: give (\S+) or more", refused.stderr)
+    assert least is not None, refused.stderr
+    assert refused.returncode == 2
+    assert not (tmp_path / "run").exists()
+    assert regard_cli(*command, least[1]).returncode == 0
+    assert regard.load(str(tmp_path / "run")).config.loss
 
 
 def test_without_duckdb_the_extra_is_named(monkeypatch):
@@ -182,12 +186,19 @@ def test_a_full_disk_is_one_line(tmp_path):
     assert not (tmp_path / "run").exists()
 
 
-def test_what_a_killed_process_left_is_removed(tmp_path):
-    left = tmp_path / f"{BEGUN}spilled.1.tmp"
-    left.mkdir()
-    (left / "key_2").write_bytes(b"12345678")
-    regard.train("ngram", order=2, memory="8GB", out=str(tmp_path))
+def test_what_a_killed_process_left_is_removed_and_nothing_else(tmp_path):
+    out, elsewhere = tmp_path / "run", tmp_path / "elsewhere"
+    left, mixed = out / f"{BEGUN}spilled.1.tmp", out / f"{BEGUN}spilled.2.tmp"
+    for folder in (left, mixed, elsewhere):
+        folder.mkdir(parents=True)
+    for file in (left / "key_2", mixed / "part_3.sorted", mixed / "thesis.tex", elsewhere / "key_2"):
+        file.write_text("12345678")
+    (out / f"{BEGUN}spilled.3.tmp").symlink_to(elsewhere)
+    regard.train("ngram", order=2, memory="8GB", out=str(out))
     assert not left.exists()
+    assert [path.name for path in mixed.iterdir()] == ["thesis.tex"]
+    assert [path.name for path in elsewhere.iterdir()] == ["key_2"]
+    assert not list(out.glob(f"{BEGUN}spilled.*[!123].tmp"))  # and nothing of its own stays
 
 
 @pytest.mark.slow

@@ -261,7 +261,7 @@ def test_bisection_finds_what_the_specification_finds():
 @pytest.mark.parametrize("groups", [1, 2, 6])
 @pytest.mark.parametrize("heads_of_bias", [0, 1, 6])
 def test_products_and_sums_equal_the_kernel(double, groups: int, heads_of_bias: int):
-    """What a compiler for CPUs gets instead of torch's kernel."""
+    """The body that a compiler for CPUs gets instead of torch's kernel."""
     query, key, value = random(2, 6, 1, 5), random(2, groups, 7, 5), random(2, groups, 7, 3)
     bias = random(2, heads_of_bias, 1, 7) if heads_of_bias else None
     if bias is not None:

@@ -1,4 +1,4 @@
-"""What ends ranks: a process that is killed, a mistake, and Ctrl-C. One line says which rank, and why."""
+"""Ends of ranks: a process that is killed, a mistake, and Ctrl-C. One line says which rank, and why."""
 
 import re
 import signal
@@ -25,7 +25,7 @@ SECONDS = 30  # in which all ranks end after one was lost
 
 
 def lines(streams: list[tuple[int, str, str]]) -> list[str]:
-    """What the ranks of regard say, without the progress and the messages of torch."""
+    """The lines of regard itself, without the progress and the messages of torch."""
     every = "".join(error for _, _, error in streams).splitlines()
     return [line for line in every if line.startswith("regard: ")]
 

@@ -33,7 +33,7 @@ Describe = Callable[[BaseException], tuple[str, int]]
 
 @dataclass(order=True)
 class End:
-    """Why a rank has ended. The cause of the others comes first."""
+    """The reason for which a rank has ended. The cause of the others comes first."""
 
     order: int  # 0: it was lost; 1: an error of its own; 2: an error that may follow from another rank's end
     rank: int = field(compare=False)

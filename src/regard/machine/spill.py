@@ -15,6 +15,10 @@ UNITS = {"MB": 10**6, "GB": 10**9, "TB": 10**12, "MIB": 2**20, "GIB": 2**30, "TI
 MARGIN = 50 * 10**6  # an advised budget is a multiple of it, as the next process may take a little more
 SIZE = re.compile(r"(\d+(?:\.\d+)?) ?([MGT]i?B)", re.IGNORECASE)
 PREFIX = f"{BEGUN}spilled."
+# The files of a folder of this kind: numbers, DuckDB's rows, parts for a cluster, and the model.
+OWN = re.compile(
+    r"(key|count|suffix|before|probability|part)_\d.*|rows\.db.*|duckdb_temp.*|mark|model\.safetensors"
+)
 
 
 @dataclass(frozen=True)
@@ -74,4 +78,6 @@ def spill_into(out: Path, memory: int, engine: str | None = None) -> Iterator[Sp
 
 
 def _remove(folder: Path) -> None:
-    remove_files(folder, [path.name for path in folder.iterdir()])
+    """Remove a folder of numbers. A file of another name stays and keeps the folder. Links are not followed."""
+    if folder.is_dir() and not folder.is_symlink():
+        remove_files(folder, [path.name for path in folder.iterdir() if OWN.fullmatch(path.name)])

@@ -1,4 +1,4 @@
-"""What `torchrun` tells the processes that it starts. Nothing here imports torch."""
+"""The variables that `torchrun` sets for the processes that it starts. Nothing here imports torch."""
 
 import os
 import sys

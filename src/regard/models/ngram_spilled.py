@@ -26,7 +26,7 @@ from regard.tokens.contract import Encoded
 
 @dataclass(frozen=True)
 class Packing:
-    """How the symbols of a window lie in its columns."""
+    """The places of the symbols of a window in its columns."""
 
     vocabulary_size: int
     order: int
