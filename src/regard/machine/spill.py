@@ -78,6 +78,6 @@ def spill_into(out: Path, memory: int, engine: str | None = None) -> Iterator[Sp
 
 
 def _remove(folder: Path) -> None:
-    """Remove a folder of numbers. A file of another name stays and keeps the folder. Links are not followed."""
+    """Remove a folder of numbers. Files of other names stay and keep it. A link is not followed."""
     if folder.is_dir() and not folder.is_symlink():
         remove_files(folder, [path.name for path in folder.iterdir() if OWN.fullmatch(path.name)])
